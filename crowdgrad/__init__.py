@@ -1,0 +1,55 @@
+"""crowdgrad: train a neural network on the spare time of anyone willing to help.
+
+    import crowdgrad as cg
+
+    task = cg.Task(model, loss, inputs=(x,), targets=(y,))
+    result = cg.train(task, data, recipe=cg.AsyncSGD(lr=0.05), epochs=5, volunteers=2)
+
+Public names are loaded when they are first used, so that importing the package costs nothing and a
+volunteer never loads PyTorch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from crowdgrad.capture.task import Task as Task
+    from crowdgrad.capture.task import accuracy as accuracy
+    from crowdgrad.data.dataset import DataSet as DataSet
+    from crowdgrad.errors import CrowdgradError as CrowdgradError
+    from crowdgrad.host.job import JobPlan as Job  # noqa: F401
+    from crowdgrad.host.train import Result as Result
+    from crowdgrad.host.train import load_data as load_data
+    from crowdgrad.host.train import train as train
+    from crowdgrad.recipes.async_sgd import AsyncSGD as AsyncSGD
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "AsyncSGD": ("crowdgrad.recipes.async_sgd", "AsyncSGD"),
+    "CrowdgradError": ("crowdgrad.errors", "CrowdgradError"),
+    "DataSet": ("crowdgrad.data.dataset", "DataSet"),
+    "Job": ("crowdgrad.host.job", "JobPlan"),
+    "Result": ("crowdgrad.host.train", "Result"),
+    "Task": ("crowdgrad.capture.task", "Task"),
+    "accuracy": ("crowdgrad.capture.task", "accuracy"),
+    "load_data": ("crowdgrad.host.train", "load_data"),
+    "train": ("crowdgrad.host.train", "train"),
+}
+
+__all__ = [*_HOMES, "__version__"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'crowdgrad' has no attribute {name!r}")
+    module, attribute = _HOMES[name]
+    value = getattr(importlib.import_module(module), attribute)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

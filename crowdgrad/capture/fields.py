@@ -1,0 +1,110 @@
+"""From stored records to what the model reads: the first operations of every program.
+
+Records keep their storage type (bytes of an image stay bytes), so they are small on disk and on the
+wire; casting and normalising them is part of the program, the same on every machine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, get_args
+
+import torch
+from torch import Tensor
+
+from crowdgrad.capture.task import Task
+from crowdgrad.domain.data import Field
+from crowdgrad.domain.program import DType, TensorSpec
+from crowdgrad.errors import TaskError
+
+TORCH: Final[dict[DType, torch.dtype]] = {name: getattr(torch, name) for name in get_args(DType)}
+_NAMES: Final[dict[torch.dtype, DType]] = {dtype: name for name, dtype in TORCH.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reader:
+    """How one record field becomes one tensor of the task."""
+
+    field: Field
+    example: Tensor
+    is_input: bool
+
+    @property
+    def spec(self) -> TensorSpec:
+        return TensorSpec(name=self.field.name, dtype=self.field.dtype, shape=self.field.shape)
+
+    def read(self, stored: Tensor) -> Tensor:
+        """(value − mean) / std in the task's type; this is what gets captured."""
+        if self.field.mean is None or self.field.std is None:
+            return stored.to(self.example.dtype)
+        return ((stored.to(torch.float32) - self.field.mean) / self.field.std).to(
+            self.example.dtype
+        )
+
+    def store(self, value: Tensor) -> Tensor:
+        """The stored value that reads as `value`, as nearly as the storage type can say it."""
+        if self.field.mean is not None and self.field.std is not None:
+            value = value.to(torch.float64) * self.field.std + self.field.mean
+        dtype = TORCH[self.field.dtype]
+        if dtype.is_floating_point or dtype == torch.bool or dtype == value.dtype:
+            return value.to(dtype)
+        limits = torch.iinfo(dtype)
+        return value.to(torch.float64).round().clamp(limits.min, limits.max).to(dtype)
+
+    def draw(self, samples: int, generator: torch.Generator) -> Tensor:
+        """Fresh stored values within the range of the example's."""
+        stored = self.store(self.example)
+        shape = (samples, *self.field.shape)
+        if stored.dtype == torch.bool:
+            return torch.randint(0, 2, shape, generator=generator).to(torch.bool)
+        low, high = stored.min(), stored.max()
+        if not stored.is_floating_point():
+            return torch.randint(
+                int(low), int(high) + 1, shape, generator=generator, dtype=stored.dtype
+            )
+        if low == high and self.is_input:  # an example of zeros says nothing about its range
+            return torch.randn(shape, generator=generator, dtype=stored.dtype) + low
+        return torch.rand(shape, generator=generator, dtype=stored.dtype) * (high - low) + low
+
+
+def readers(task: Task, fields: tuple[Field, ...] | None) -> tuple[Reader, ...]:
+    """A reader for each example tensor; TaskError where field and example do not fit."""
+    chosen = _derived(task) if fields is None else fields
+    if len(chosen) != len(task.example):
+        raise TaskError(
+            f"the data has {len(chosen)} fields, the task {len(task.example)} inputs and targets.",
+            advice="Name a field for each input and target, in that order.",
+        )
+    return tuple(
+        _reader(field, example, is_input=index < len(task.inputs))
+        for index, (field, example) in enumerate(zip(chosen, task.example, strict=True))
+    )
+
+
+def _reader(field: Field, example: Tensor, *, is_input: bool) -> Reader:
+    if tuple(example.shape[1:]) != field.shape:
+        raise TaskError(
+            f"field {field.name!r} has records of shape {field.shape}, "
+            f"the task's example has {tuple(example.shape[1:])}.",
+            advice="Reshape inside the model, for instance with nn.Flatten or nn.Unflatten.",
+        )
+    _dtype(example)
+    return Reader(field=field, example=example, is_input=is_input)
+
+
+def _derived(task: Task) -> tuple[Field, ...]:
+    names = [f"input{i}" for i in range(len(task.inputs))]
+    names += [f"target{i}" for i in range(len(task.targets))]
+    return tuple(
+        Field(name=name, dtype=_dtype(example), shape=tuple(example.shape[1:]))
+        for name, example in zip(names, task.example, strict=True)
+    )
+
+
+def _dtype(tensor: Tensor) -> DType:
+    found = _NAMES.get(tensor.dtype)
+    if found is None:
+        raise TaskError(
+            f"an example tensor has type {tensor.dtype}.", advice=f"Use one of {', '.join(TORCH)}."
+        )
+    return found

@@ -1,0 +1,60 @@
+"""`crowdgrad`: the list of commands, and what happens when one fails.
+
+A CrowdgradError ends a command with one line on standard error and exit code 1; Ctrl-C with 130.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+
+from crowdgrad import __version__
+from crowdgrad.cli import bench, check, data, demo, host, matchmaker, settings, work
+from crowdgrad.errors import CrowdgradError
+
+COMMANDS = (host, work, matchmaker, check, data, demo, bench, settings)
+
+DESCRIPTION = """\
+Train a neural network on the spare time of anyone willing to help.
+
+  crowdgrad host job.toml       train your model; prints how others can join
+  crowdgrad work                lend this machine to whoever needs it
+  crowdgrad work HOST:PORT      lend it to one host
+  crowdgrad demo                see it all happen on this machine
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    root = argparse.ArgumentParser(
+        prog="crowdgrad",
+        description=DESCRIPTION,
+        epilog="Each command explains itself: crowdgrad COMMAND --help",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    root.add_argument("--version", action="version", version=f"crowdgrad {__version__}")
+    root.add_argument("--verbose", action="store_true", help="also show the log")
+    commands = root.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        command.add_parser(commands)
+    return root
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = parser().parse_args(argv)
+    logging.basicConfig(
+        level=logging.INFO if args.verbose else logging.WARNING,
+        format="%(asctime)s %(name)s: %(message)s",
+    )
+    try:
+        return int(args.run(args))
+    except CrowdgradError as error:
+        print(f"crowdgrad: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("crowdgrad: stopped.", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # whoever read our output has gone
+        sys.stderr.close()
+        return 1

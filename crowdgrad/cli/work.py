@@ -1,0 +1,99 @@
+"""`crowdgrad work`: lend this machine."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+from typing import TYPE_CHECKING
+
+from crowdgrad.cli.output import JSON_HELP, add_common, write_json
+
+if TYPE_CHECKING:
+    from crowdgrad.settings import Settings
+    from crowdgrad.volunteer.agent import Outcome
+    from crowdgrad.volunteer.events import Event, Watch
+
+TEXT = """\
+Lend this machine to a job. Nothing the host wrote is run here: a job is a checked arithmetic graph,
+computed at low priority by a process of its own. Stop with Ctrl-C whenever you like; what you were
+working on is given to somebody else.
+
+  crowdgrad work                    wait at the matchmaker for whoever needs help
+  crowdgrad work K7Q-2MP            help the job with this code
+  crowdgrad work 192.0.2.7:8701     help the host at this address, without any matchmaker
+"""
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = subparsers.add_parser(
+        "work",
+        help="lend this machine to a job",
+        description=TEXT,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("target", nargs="?", metavar="CODE | HOST:PORT", help="which job")
+    parser.add_argument("--matchmaker", metavar="URL", help="where to look for jobs")
+    parser.add_argument("--name", help="the name others see")
+    parser.add_argument("--once", action="store_true", help="end after one job")
+    parser.add_argument("--guest", action="store_true", help="use a key for this session only")
+    parser.add_argument("--plain", action="store_true", help="lines for a log, no live display")
+    parser.add_argument("--json", metavar="FILE", help=JSON_HELP)
+    add_common(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    from crowdgrad.process import run_async
+    from crowdgrad.settings import load
+
+    settings = load({"home": args.home, "name": args.name, "matchmaker": args.matchmaker})
+    outcomes = run_async(_work(args, settings))
+    write_json(args.json, {"jobs": [dataclasses.asdict(outcome) for outcome in outcomes]})
+    return 0
+
+
+async def _work(args: argparse.Namespace, settings: Settings) -> list[Outcome]:
+    from rich.console import Console
+
+    from crowdgrad.process import stop_requests
+    from crowdgrad.settings import worker_token
+    from crowdgrad.volunteer.serve import Options, work
+
+    options = Options(
+        target=args.target, guest=args.guest, once=args.once, token=worker_token() or ""
+    )
+    console = Console(stderr=args.json == "-")
+    with stop_requests(tied=args.tied) as stop:
+        if args.plain or not console.is_terminal:
+            outcomes = await work(options, settings, stop, _lines(args.json == "-"))
+        else:
+            with console.status("Starting") as spinner:
+                outcomes = await work(
+                    options, settings, stop, lambda event: spinner.update(_line(event))
+                )
+    for outcome in outcomes:
+        console.print(
+            f"{outcome.reason.capitalize()}. You gave {outcome.samples:,} samples. Thank you.",
+            highlight=False,
+        )
+    return outcomes
+
+
+def _line(event: Event) -> str:
+    if event.kind == "unit":
+        samples, accepted = event.data["samples"], event.data["accepted"]
+        return (
+            f"Working: {samples:,} samples in {accepted:,} updates, loss {event.data['loss']:.4f}"
+        )
+    return event.text
+
+
+def _lines(to_stderr: bool) -> Watch:
+    """Every change of state as a line; single units would only fill a log."""
+
+    def watch(event: Event) -> None:
+        if event.kind in ("state", "trouble", "end"):
+            print(event.text, file=sys.stderr if to_stderr else sys.stdout, flush=True)
+
+    return watch

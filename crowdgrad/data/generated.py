@@ -1,0 +1,54 @@
+"""Data that needs no network: scikit-learn's digits, and spirals made of nothing but numpy."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from crowdgrad.data.dataset import DataSet, from_arrays, standardised
+from crowdgrad.errors import MissingExtra
+
+DIGITS_TEST_RECORDS = 360
+DIGITS_SEED = 0
+SPIRAL_ARMS = 3
+SPIRAL_RECORDS = 6000
+SPIRAL_TEST_RECORDS = 1000
+SPIRAL_NOISE = 0.02
+
+
+def digits() -> DataSet:
+    """1,797 pictures of 8×8 pixels from 0 to 16. Raises MissingExtra without scikit-learn."""
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError as error:
+        raise MissingExtra(
+            "the digits come with scikit-learn, which is not installed.",
+            advice="Install it with: pip install 'crowdgrad[host]'.",
+        ) from error
+    bunch = load_digits()
+    dataset = from_arrays(
+        np.asarray(bunch.images, np.uint8),
+        np.asarray(bunch.target, np.uint8),
+        title="digits",
+        test=DIGITS_TEST_RECORDS,
+        seed=DIGITS_SEED,
+        note="scikit-learn's 8×8 digits; not MNIST",
+    )
+    return standardised(dataset, "x")
+
+
+def spirals(seed: int = 0) -> DataSet:
+    """Points on three entwined spirals: a small network tells them apart, a line does not."""
+    raw = np.random.PCG64(seed).random_raw(2 * SPIRAL_RECORDS)
+    radius, jitter = ((raw >> np.uint64(40)) / float(1 << 24)).reshape(2, SPIRAL_RECORDS)
+    arm = np.arange(SPIRAL_RECORDS) % SPIRAL_ARMS
+    angle = 2 * np.pi * (arm / SPIRAL_ARMS + 0.75 * radius + SPIRAL_NOISE * (jitter - 0.5))
+    points = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
+    dataset = from_arrays(
+        points.astype(np.float32),
+        arm.astype(np.uint8),
+        title="spirals",
+        test=SPIRAL_TEST_RECORDS,
+        seed=seed,
+        note="generated; not MNIST",
+    )
+    return standardised(dataset, "x")

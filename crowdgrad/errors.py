@@ -1,0 +1,173 @@
+"""Everything that can go wrong, in one tree, split by who must act.
+
+    CrowdgradError                       a sentence, what to do next, and a stable code
+    ├── UserError                        the person at the keyboard can put it right
+    │   ├── JobFileError        CG101    the job file says something we do not understand
+    │   ├── RecipeError         CG102    a hyperparameter makes no sense
+    │   ├── TaskError           CG103    the task (model, loss, example batch) makes no sense
+    │   ├── SettingError        CG104    a setting has a value it cannot have
+    │   └── TargetError         CG105    `module:object`, link, code or address names nothing
+    ├── MachineError                     this machine or its network is in the way
+    │   ├── PortBusy            CG201    someone else listens on the port
+    │   ├── Unreachable         CG202    nobody answers at an address
+    │   ├── DiskFull            CG203    the disk has no room for what must be written
+    │   ├── MissingExtra        CG204    an optional part of crowdgrad is not installed
+    │   └── ChildDied           CG205    a process we started ended unasked
+    ├── ProgramError                     a model that cannot travel, or must not run
+    │   ├── CaptureError        CG301    PyTorch cannot turn the model into a graph
+    │   ├── GateError           CG302    the program computes something else than autograd
+    │   └── ProgramRefused      CG303    the program is off the allow-list
+    ├── DataError                        data that is missing, altered or misshapen
+    │   ├── DataMissing         CG401    a file or data set is not there
+    │   ├── DataAltered         CG402    bytes do not match their hash
+    │   └── DataMalformed       CG403    bytes are not in the format they claim
+    └── PeerError                        the other side broke the protocol or turned us away
+        ├── FrameError          CG501    bytes that are not one of our frames
+        ├── VersionMismatch     CG502    the two sides speak different protocol versions
+        ├── MessageError        CG503    a well-formed frame that says something out of place
+        ├── UpdateRefused       CG504    an update that cannot be used
+        ├── ConnectionLost      CG505    the connection ended or fell silent
+        └── TurnedAway          CG506    the other side does not want us (full, over, unknown)
+
+Codes are never reused. A message says what happened, with the values; `advice` says what to do.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class CrowdgradError(Exception):
+    """`str(error)` is one line: code, what happened, what to do next."""
+
+    code: ClassVar[str] = "CG000"
+
+    def __init__(self, message: str, *, advice: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.advice = advice
+
+    def __str__(self) -> str:
+        advice = f" {self.advice}" if self.advice else ""
+        return f"[{self.code}] {_one_line(self.message + advice)}"
+
+
+class UserError(CrowdgradError):
+    code = "CG100"
+
+
+class JobFileError(UserError):
+    code = "CG101"
+
+
+class RecipeError(UserError):
+    code = "CG102"
+
+
+class TaskError(UserError):
+    code = "CG103"
+
+
+class SettingError(UserError):
+    code = "CG104"
+
+
+class TargetError(UserError):
+    code = "CG105"
+
+
+class MachineError(CrowdgradError):
+    code = "CG200"
+
+
+class PortBusy(MachineError):
+    code = "CG201"
+
+
+class Unreachable(MachineError):
+    code = "CG202"
+
+
+class DiskFull(MachineError):
+    code = "CG203"
+
+
+class MissingExtra(MachineError):
+    code = "CG204"
+
+
+class ChildDied(MachineError):
+    code = "CG205"
+
+
+class ProgramError(CrowdgradError):
+    code = "CG300"
+
+
+class CaptureError(ProgramError):
+    code = "CG301"
+
+
+class GateError(ProgramError):
+    code = "CG302"
+
+
+class ProgramRefused(ProgramError):
+    code = "CG303"
+
+
+class DataError(CrowdgradError):
+    code = "CG400"
+
+
+class DataMissing(DataError):
+    code = "CG401"
+
+
+class DataAltered(DataError):
+    code = "CG402"
+
+
+class DataMalformed(DataError):
+    code = "CG403"
+
+
+class PeerError(CrowdgradError):
+    code = "CG500"
+
+
+class FrameError(PeerError):
+    code = "CG501"
+
+
+class VersionMismatch(PeerError):
+    code = "CG502"
+
+
+class MessageError(PeerError):
+    code = "CG503"
+
+
+class UpdateRefused(PeerError):
+    code = "CG504"
+
+
+class ConnectionLost(PeerError):
+    code = "CG505"
+
+
+class TurnedAway(PeerError):
+    code = "CG506"
+
+
+def _one_line(text: str) -> str:
+    # Part of a message may be a stranger's words: no line breaks, no commands to a terminal.
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
+def tree(root: type[CrowdgradError] = CrowdgradError) -> list[type[CrowdgradError]]:
+    """Every error class, parents before children."""
+    found = [root]
+    for child in root.__subclasses__():
+        found.extend(tree(child))
+    return found

@@ -1,0 +1,173 @@
+"""A job as a TOML file: every key known, every value checked, each mistake named.
+
+title = "Handwritten digits"
+cause = "education"
+task = "model:task"             # module:object, looked for beside this file first
+data = "mnist"                  # a name from the catalogue, or an .npz file
+validation = 5000
+seed = 0
+
+[recipe]
+name = "async_sgd"
+lr = 0.1
+
+[stop]
+epochs = 10
+target = 0.98
+minutes = 5
+
+[volunteers]
+minimum = 0
+maximum = 50
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import tomllib
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from crowdgrad import recipes
+from crowdgrad.data import catalogue
+from crowdgrad.data.dataset import DataSet
+from crowdgrad.data.formats.npz import read_npz
+from crowdgrad.data.progress import Progress
+from crowdgrad.domain.job import StoppingRule
+from crowdgrad.errors import CrowdgradError, DataMissing, JobFileError, TargetError
+from crowdgrad.host.job import JobPlan
+
+if TYPE_CHECKING:
+    from crowdgrad.capture.task import Task
+
+KEYS = ("title", "cause", "task", "data", "validation", "seed", "recipe", "stop", "volunteers")
+VOLUNTEER_KEYS = ("minimum", "maximum")
+Table = Mapping[str, object]
+
+
+def read(file: Path, *, cache: Path, progress: Progress | None = None) -> JobPlan:
+    """Raises JobFileError, RecipeError, TargetError or DataError."""
+    table = _parse(file)
+    _known(table, KEYS, str(file))
+    for key in ("task", "data"):
+        if key not in table:
+            raise JobFileError(f"{file} has no {key!r}.", advice=f"Add a line {key} = …")
+    recipe = dict(_table(table, "recipe", file))
+    name = str(recipe.pop("name", recipes.DEFAULT))
+    chosen = recipes.from_table(name, recipe)
+    stop = _stopping_rule(_table(table, "stop", file), file)
+    volunteers = _table(table, "volunteers", file)
+    _known(volunteers, VOLUNTEER_KEYS, f"[volunteers] of {file}")
+    return JobPlan(
+        task=load_task(_text(table, "task", file), file.parent),
+        data=load_data(_text(table, "data", file), file.parent, cache=cache, progress=progress),
+        title=_text(table, "title", file, default=file.stem),
+        cause=_text(table, "cause", file, default=""),
+        recipe=chosen,
+        stop=stop,
+        seed=_whole(table, "seed", file, 0) or 0,
+        minimum=_whole(volunteers, "minimum", file, 0) or 0,
+        maximum=_whole(volunteers, "maximum", file, 1000) or 1000,
+        validation=_whole(table, "validation", file, None),
+    )
+
+
+def load_object(target: str, folder: Path) -> object:
+    """The object that `module:object` names; `folder` is looked into first. Raises TargetError."""
+    module_name, colon, name = target.partition(":")
+    if not colon or not module_name or not name:
+        raise TargetError(
+            f"{target!r} is not module:object.",
+            advice="Write e.g. model:task for task in model.py.",
+        )
+    where = str(folder.resolve())
+    if where not in sys.path:
+        sys.path.insert(0, where)
+    try:
+        module = importlib.import_module(module_name)
+    except CrowdgradError:
+        raise
+    except Exception as error:
+        raise TargetError(
+            f"Importing {module_name} failed: {type(error).__name__}: {error}.",
+            advice=f"It is looked for in {where} and where Python finds modules.",
+        ) from error
+    if not hasattr(module, name):
+        raise TargetError(
+            f"{module_name} has no {name!r}.", advice=f"Does {module.__file__} define it?"
+        )
+    return getattr(module, name)
+
+
+def load_task(target: str, folder: Path) -> Task:
+    from crowdgrad.capture.task import Task
+
+    found = load_object(target, folder)
+    found = found() if callable(found) and not isinstance(found, Task) else found
+    if not isinstance(found, Task):
+        raise TargetError(
+            f"{target} is a {type(found).__name__}, not a task.",
+            advice="Name a cg.Task or a function that returns one.",
+        )
+    return found
+
+
+def load_data(
+    source: str, folder: Path, *, cache: Path, progress: Progress | None = None
+) -> DataSet:
+    if not source.endswith(".npz"):
+        return catalogue.load(source, cache=cache, progress=progress)
+    file = folder / source
+    if not file.is_file():
+        raise DataMissing(f"There is no data file {file}.", advice="Check the key `data`.")
+    return read_npz(file)
+
+
+def _parse(file: Path) -> Table:
+    try:
+        return tomllib.loads(file.read_text())
+    except FileNotFoundError:
+        raise JobFileError(f"There is no file {file}.", advice="Check the name.") from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise JobFileError(f"{file} is not a TOML file: {error}.", advice="Mend it.") from None
+
+
+def _known(table: Table, keys: tuple[str, ...], where: str) -> None:
+    unknown = sorted(set(table) - set(keys))
+    if unknown:
+        raise JobFileError(
+            f"{where} has an unknown key {', '.join(map(repr, unknown))}.",
+            advice=f"Known keys: {', '.join(keys)}.",
+        )
+
+
+def _table(table: Table, key: str, file: Path) -> Table:
+    value = table.get(key, {})
+    if not isinstance(value, dict):
+        raise JobFileError(f"{key!r} of {file} is {value!r}.", advice=f"Make it a table [{key}].")
+    return value
+
+
+def _text(table: Table, key: str, file: Path, default: str | None = None) -> str:
+    value = table.get(key, default)
+    if not isinstance(value, str):
+        raise JobFileError(f"{key!r} of {file} is {value!r}.", advice="Write a text in quotes.")
+    return value
+
+
+def _whole(table: Table, key: str, file: Path, default: int | None) -> int | None:
+    value = table.get(key, default)
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
+        raise JobFileError(f"{key!r} of {file} is {value!r}.", advice="Write a whole number ≥ 0.")
+    return value
+
+
+def _stopping_rule(table: Table, file: Path) -> StoppingRule:
+    _known(table, tuple(field.name for field in fields(StoppingRule)), f"[stop] of {file}")
+    try:
+        return StoppingRule(**{"epochs": 5, **table})  # type: ignore[arg-type]
+    except (ValueError, TypeError) as error:
+        raise JobFileError(f"[stop] of {file}: {error}.", advice="Mend that value.") from None

@@ -1,0 +1,171 @@
+"""`report.html`: how the run went, in one file that opens anywhere and loads nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from crowdgrad.host.charts import Line, line_chart
+from crowdgrad.host.evaluation import Scores
+from crowdgrad.host.job import Prepared
+from crowdgrad.host.status import MemberStatus, Point, Status
+
+STYLE = """
+:root{--ink:#1b2430;--dim:#66717f;--paper:#f6f7f9;--card:#fff;--edge:#e3e7ec;
+--a:#2563eb;--b:#d9480f}
+@media(prefers-color-scheme:dark){:root{--ink:#e8ecf1;--dim:#93a0b0;--paper:#12161c;--card:#1a2029;
+--edge:#2b333f;--a:#6ea8fe;--b:#ff922b}}
+*{box-sizing:border-box}
+body{margin:0;background:var(--paper);color:var(--ink);
+font:16px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
+main{max-width:1180px;margin:0 auto;padding:40px 20px 64px}h1{font-size:30px;margin:0 0 4px}
+h2{font-size:17px;margin:0 0 12px}.sub{color:var(--dim);margin:0 0 28px}
+.cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(135px,1fr));gap:14px;
+margin:0 0 22px}
+.card,section{background:var(--card);border:1px solid var(--edge);border-radius:12px}
+.card{padding:14px 18px}.card b{display:block;white-space:nowrap;font-size:26px;letter-spacing:-.02em;line-height:1.25}
+.card span{color:var(--dim);font-size:13px}
+section{padding:20px 22px;margin:0 0 22px;overflow-x:auto}
+.two{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,420px),1fr));gap:22px}
+svg{width:100%;height:auto;display:block}svg text{font-size:12px;fill:var(--dim)}
+.grid{stroke:var(--edge)}polyline{fill:none;stroke-width:2.2;stroke-linejoin:round}
+polyline.a{stroke:var(--a)}polyline.b{stroke:var(--b)}circle.a{fill:var(--a)}circle.b{fill:var(--b)}
+.key{color:var(--dim);font-size:13px;margin:8px 0 0}.key span{margin-right:18px}
+.key i{display:inline-block;width:14px;height:3px;margin:0 6px 3px 0;border-radius:2px}
+.key i.a{background:var(--a)}.key i.b{background:var(--b)}
+table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
+th{font-size:12px;color:var(--dim);font-weight:600;text-align:right;padding:6px 10px}
+td{padding:8px 10px;border-top:1px solid var(--edge);text-align:right;white-space:nowrap}
+th:first-child,td:first-child,th.l,td.l{text-align:left}td.l{white-space:normal;color:var(--dim)}
+.bar{display:inline-block;width:110px;height:8px;border-radius:4px;background:var(--edge);
+overflow:hidden;vertical-align:middle;margin-right:8px}
+.bar i{display:block;height:100%;background:var(--a)}
+.empty{color:var(--dim)}footer{color:var(--dim);font-size:13px}code{font-size:13px}
+"""
+
+
+def render(prepared: Prepared, status: Status, history: Sequence[Scores]) -> str:
+    job = prepared.job
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>{escape(job.title)} · crowdgrad</title><style>{STYLE}</style></head><body><main>
+<h1>{escape(job.title)}</h1>
+<p class="sub">{escape(_ending(status))}</p>
+<div class="cards">{_cards(status)}</div>
+<div class="two">{_charts(status, history)}</div>
+<section><h2>Who trained it</h2>{_members(status.members)}</section>
+<section><h2>How</h2>{_details(prepared, status)}</section>
+<footer>Run <code>{escape(job.id)}</code>. Program <code>{job.program[:16]}…</code>,
+data <code>{job.manifest[:16]}…</code>. Written by crowdgrad.</footer>
+</main></body></html>
+"""
+
+
+def _ending(status: Status) -> str:
+    verb = {"finished": "Finished", "stopped": "Stopped early", "failed": "Failed"}
+    return f"{verb.get(status.state, status.state)}: {status.reason}."
+
+
+def _cards(status: Status) -> str:
+    cards = []
+    for label, found in (("test", status.test), ("best validation", status.best)):
+        if found is not None:
+            cards.append((_score(found), f"{label} {status.metric or 'loss'}"))
+    cards += [
+        (_duration(status.elapsed_s), "training time"),
+        (_short(status.samples / max(status.elapsed_s, 1e-9)), "samples per second"),
+        (_short(status.updates), "updates applied"),
+        (f"{status.mean_staleness:.1f}", "mean staleness"),
+        (str(len(status.members)), "machines took part"),
+    ]
+    return "".join(
+        f'<div class="card"><b>{escape(value)}</b><span>{escape(label)}</span></div>'
+        for value, label in cards
+    )
+
+
+def _charts(status: Status, history: Sequence[Scores]) -> str:
+    charts = [
+        (
+            "Loss",
+            line_chart(
+                [
+                    Line(name="validation", css="a", points=[(s.at_s, s.loss) for s in history]),
+                    Line(
+                        name="training",
+                        css="b",
+                        points=[
+                            (s.at_s, s.train_loss) for s in history if s.train_loss is not None
+                        ],
+                    ),
+                ],
+                x_label="seconds",
+                y_label="Loss",
+            ),
+        )
+    ]
+    if status.metric is not None:
+        name = status.metric
+        points = [(s.at_s, s.metrics[name]) for s in history]
+        title = f"Validation {name}"
+        chart = line_chart(
+            [Line(name=name, css="a", points=points)], x_label="seconds", y_label=title
+        )
+        charts.append((title, chart))
+    return "".join(f"<section><h2>{escape(t)}</h2>{chart}</section>" for t, chart in charts)
+
+
+def _members(members: Sequence[MemberStatus]) -> str:
+    rows = []
+    for member in members:
+        bar = f'<span class="bar"><i style="width:{100 * member.share:.1f}%"></i></span>'
+        rows.append(
+            f"<tr><td>{member.position}. {escape(member.name)}</td>"
+            f"<td>{bar}{100 * member.share:.1f} %</td><td>{member.samples:,}</td>"
+            f"<td>{member.units:,}</td><td>{_short(member.credit)}FLOP</td>"
+            f"<td>{member.mean_staleness:.1f}</td><td>{member.refused}</td>"
+            f'<td class="l">{escape(member.state)}</td></tr>'
+        )
+    head = "<th>Volunteer</th><th>Share</th><th>Samples</th><th>Updates</th><th>Credit</th>"
+    head += "<th>Staleness</th><th>Refused</th><th class='l'>Last seen</th>"
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+
+
+def _details(prepared: Prepared, status: Status) -> str:
+    job, manifest = prepared.job, prepared.manifest
+    counts = ", ".join(
+        f"{manifest.records(split):,} {split}" for split in ("train", "validation", "test")
+    )
+    chosen = ", ".join(f"{name} = {value}" for name, value in job.hyperparameters.items())
+    rows = [
+        ("Recipe", f"{job.recipe} ({chosen})"),
+        ("Data", f"{manifest.title} ({prepared.note}): {counts} records"),
+        ("Shards", str(len(manifest.shards))),
+        ("Model", f"{prepared.program.spec.size:,} parameters"),
+        ("Epochs", f"{status.epochs_done:.2f} of {status.epochs}"),
+        ("Refused updates", f"{status.refused}"),
+        ("Units set aside", f"{status.set_aside}"),
+        ("Seed", str(job.seed)),
+    ]
+    cells = "".join(f'<tr><td>{escape(a)}</td><td class="l">{escape(b)}</td></tr>' for a, b in rows)
+    return f"<table><tbody>{cells}</tbody></table>"
+
+
+def _score(found: Point) -> str:
+    if found.metrics:
+        value = next(iter(found.metrics.values()))
+        return f"{100 * value:.2f} %" if 0 <= value <= 1 else f"{value:.4g}"
+    return f"{found.loss:.4g}"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
+
+
+def _short(value: float) -> str:
+    for power, letter in ((15, "P"), (12, "T"), (9, "G"), (6, "M"), (3, "k")):
+        if value >= 10**power:
+            return f"{value / 10**power:.3g} {letter}"
+    return f"{value:.3g} " if value < 10 else f"{value:.0f} "

@@ -1,0 +1,42 @@
+"""What a finished run is turned into: model files, the job's story, the report."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from numpy.typing import NDArray
+from safetensors.numpy import save
+
+from crowdgrad.host.api import finite
+from crowdgrad.host.evaluation import Scores
+from crowdgrad.host.folder import RunFolder
+from crowdgrad.host.job import Prepared, describe
+from crowdgrad.host.report import render
+from crowdgrad.host.status import Status
+from crowdgrad.numerics.layout import Layout
+from crowdgrad.numerics.vectors import Vector
+
+
+def write_results(
+    folder: RunFolder,
+    prepared: Prepared,
+    status: Status,
+    parameters: Vector,
+    history: tuple[Scores, ...],
+) -> None:
+    """Raises DiskFull; what was written before it stays, each file whole."""
+    from crowdgrad.capture.inference import onnx_model_with_weights  # loads PyTorch's exporter
+
+    folder.write("model.safetensors", save(tensors(prepared, parameters)))
+    folder.write("model.onnx", onnx_model_with_weights(prepared.program, parameters))
+    folder.write("report.html", render(prepared, status, history))
+    outcome = finite(dataclasses.asdict(status))
+    assert isinstance(outcome, dict)
+    folder.write_json("job.json", {**describe(prepared), "state": status.state, "outcome": outcome})
+
+
+def tensors(prepared: Prepared, parameters: Vector) -> dict[str, NDArray[Any]]:
+    """The parameters by their PyTorch names."""
+    layout = Layout(prepared.program.spec.parameters)
+    return {tensor.name: view.copy() for tensor, view in layout.views(parameters)}

@@ -1,0 +1,254 @@
+"""A host at work: listen, train, watch, end well.
+
+Everything that runs beside each other is started here: the frames' listener, the HTTP API, the
+matchmaker's presence, worker 0. Every `TICK_S` the training is asked what time has brought.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+import random
+import secrets
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from crowdgrad.domain.job import JobState, Member
+from crowdgrad.domain.matching import Offer
+from crowdgrad.domain.work import VolunteerId
+from crowdgrad.errors import ChildDied, CrowdgradError, JobFileError
+from crowdgrad.host.api import create_app, finite
+from crowdgrad.host.evaluation import Scores
+from crowdgrad.host.folder import RunFolder
+from crowdgrad.host.job import Prepared, describe
+from crowdgrad.host.results import write_results
+from crowdgrad.host.server import Server
+from crowdgrad.host.status import Status, point, take_status
+from crowdgrad.host.training import Training
+from crowdgrad.host.workers import Workers
+from crowdgrad.net.http import HttpServer
+from crowdgrad.net.identity import id_of, load_or_make
+from crowdgrad.net.matchmaker import HostPresence, publish
+from crowdgrad.net.ports import bind
+from crowdgrad.net.transport import tcp
+from crowdgrad.numerics.vectors import Vector
+from crowdgrad.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+TICK_S = 0.1
+METRICS_EVERY_S = 1.0
+MAX_HTTP_MESSAGE = 64 << 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Where and how a host runs; what it trains is in `Prepared`."""
+
+    runs: Path
+    host: str = "127.0.0.1"
+    port: int = 0
+    http_port: int = 0
+    matchmaker: str | None = None
+    helpers: int = 0
+    """Volunteer processes started on this machine besides worker 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Here:
+    """Where a running host is found."""
+
+    address: str
+    url: str
+    folder: Path
+    code: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    folder: Path
+    status: Status
+    parameters: Vector
+    history: tuple[Scores, ...]
+
+    @property
+    def state(self) -> str:
+        return self.status.state
+
+
+class Run:
+    """One run of one job."""
+
+    def __init__(self, prepared: Prepared, options: Options, settings: Settings) -> None:
+        self._prepared = prepared
+        self._options = options
+        self._settings = settings
+        self._loop = asyncio.get_running_loop()
+        self.training = Training(
+            job=prepared.job,
+            spec=prepared.program.spec,
+            manifest=prepared.manifest,
+            initial=prepared.initial.copy(),
+            rule=prepared.recipe.rule(),
+            lease_s=settings.lease_s,
+        )
+        self.folder = RunFolder(options.runs / prepared.job.id)
+        self._token = secrets.token_hex(16)
+        self._presence: HostPresence | None = None
+        self._metrics_at = 0.0
+        self._published_state: JobState = "waiting"
+
+    def status(self) -> Status:
+        return take_status(self.training, self._loop.time())
+
+    async def to_the_end(
+        self,
+        stop: asyncio.Event,
+        *,
+        started: Callable[[Here], None] = lambda here: None,
+        watch: Callable[[Status], None] = lambda status: None,
+    ) -> Outcome:
+        """Train until it is over or `stop` is set; the run folder is complete afterwards."""
+        async with self._running() as (here, server, workers):
+            started(here)
+            self._write_job("running")
+            while self.training.phase != "over":
+                now = self._loop.time()
+                if stop.is_set():
+                    self.training.stop("stopped by its host")
+                self._tend(workers, now)
+                for scores in await self.training.tick(now):
+                    self._note_scores(scores)
+                self._note(now)
+                watch(self.status())
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(TICK_S):
+                        await stop.wait() if not stop.is_set() else await asyncio.sleep(TICK_S)
+            status = self.status()
+            await server.farewell(status.reason)
+        parameters = await self.training.result()
+        watch(status)
+        await asyncio.to_thread(write_results, self.folder, self._prepared, status, parameters,
+                                tuple(self.training.history))  # fmt: skip
+        return Outcome(
+            folder=self.folder.path,
+            status=status,
+            parameters=parameters,
+            history=tuple(self.training.history),
+        )
+
+    @contextlib.asynccontextmanager
+    async def _running(self) -> AsyncIterator[tuple[Here, Server, Workers]]:
+        """Listener, API, matchmaker and workers, all ended in the opposite order."""
+        options, job = self._options, self._prepared.job
+        server = Server(
+            self.training,
+            self._prepared.blobs,
+            token=self._token,
+            max_volunteers=self._prepared.maximum,
+            heartbeat_s=self._settings.heartbeat_s,
+            silence_s=self._settings.silence_s,
+            clock=self._loop.time,
+            place_of=self._place_of,
+        )
+        async with contextlib.AsyncExitStack() as stack:
+            listener = await tcp.listen(options.host, options.port, server.serve)
+            stack.push_async_callback(listener.close)
+            api = HttpServer(
+                create_app(self.status),
+                bind("127.0.0.1", options.http_port),
+                max_message_bytes=MAX_HTTP_MESSAGE,
+            )
+            await api.start()
+            stack.push_async_callback(api.stop)
+            address = f"{listener.address[0]}:{listener.address[1]}"
+            if options.matchmaker is not None:
+                self._presence = await self._publish(options.matchmaker, address)
+                stack.push_async_callback(self._withdraw)
+            workers = Workers(
+                listener.address,
+                token=self._token,
+                logs=self.folder.path / "logs",
+                home=self._settings.home,
+            )
+            stack.callback(workers.end)
+            workers.start_helpers(options.helpers)
+            logger.info("job %s on %s, API on %s", job.id, address, api.address)
+            here = Here(
+                address=address,
+                url=f"http://{api.address}",
+                folder=self.folder.path,
+                code=self._presence.code if self._presence else None,
+            )
+            yield here, server, workers
+
+    async def _publish(self, url: str, address: str) -> HostPresence:
+        job = self._prepared.job
+        key = load_or_make(self._settings.home)
+        try:
+            offer = Offer(
+                id=job.id,
+                title=job.title,
+                cause=job.cause,
+                address=address,
+                key=key.id,
+                minimum=self._prepared.minimum,
+                maximum=self._prepared.maximum,
+                hyperparameters=job.hyperparameters,
+            )
+        except ValueError as error:
+            raise JobFileError(f"The job cannot be published: {error}.") from None
+        own = Member(position=0, id=id_of(key.public + b"worker 0"), name="the host's own worker")
+        return await publish(url, offer, worker=own, random01=random.random)
+
+    async def _withdraw(self) -> None:
+        assert self._presence is not None
+        self._tell_matchmaker()
+        await self._presence.close()
+
+    def _place_of(self, who: VolunteerId) -> int | None:
+        members = self._presence.roster.members if self._presence else ()
+        return next((member.position for member in members if member.id == who), None)
+
+    # -- while it runs ------------------------------------------------------------------------
+
+    def _tend(self, workers: Workers, now: float) -> None:
+        try:
+            said = workers.tend(now)
+        except ChildDied as error:
+            self.training.fail(error.message)
+            return
+        if said is not None:
+            logger.warning("%s", said)
+
+    def _note(self, now: float) -> None:
+        self._tell_matchmaker()
+        if now - self._metrics_at < METRICS_EVERY_S:
+            return
+        self._metrics_at = now
+        status = self.status()
+        line = dataclasses.asdict(status)
+        kept = ("elapsed_s", "epochs_done", "updates", "samples", "samples_per_s", "updates_per_s",
+                "mean_staleness", "train_loss", "refused")  # fmt: skip
+        here = sum(member.connected for member in status.members)
+        numbers = {name: finite(line[name]) for name in kept}
+        self.folder.add_metrics({"kind": "training", **numbers, "volunteers": here})
+
+    def _note_scores(self, scores: Scores) -> None:
+        found = point(scores)
+        assert found is not None
+        line = finite({"kind": scores.kind, **dataclasses.asdict(found)})
+        self.folder.add_metrics(line)  # type: ignore[arg-type]
+
+    def _tell_matchmaker(self) -> None:
+        state: JobState = self.status().state  # type: ignore[assignment]
+        if self._presence is not None and state != self._published_state:
+            self._published_state = state
+            self._presence.set_state(state)
+
+    def _write_job(self, state: str) -> None:
+        with contextlib.suppress(CrowdgradError):  # a full disk is said again at the end
+            self.folder.write_json("job.json", {**describe(self._prepared), "state": state})

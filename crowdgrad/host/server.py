@@ -1,0 +1,228 @@
+"""The host's conversations with volunteers: the thin edge between sockets and `Training`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import logging
+import secrets
+from collections.abc import Callable, Mapping
+
+from crowdgrad import __version__
+from crowdgrad.domain.data import ChunkHash
+from crowdgrad.domain.work import Version, VolunteerId
+from crowdgrad.errors import CrowdgradError, FrameError, MessageError, PeerError, TurnedAway
+from crowdgrad.host.evaluation import is_evaluation
+from crowdgrad.host.ledger import Contribution
+from crowdgrad.host.parameters import BufferPool
+from crowdgrad.host.training import Training
+from crowdgrad.net import handshake, identity
+from crowdgrad.net.heartbeat import keep_alive
+from crowdgrad.net.messages import (
+    Admit,
+    Blob,
+    Exchange,
+    Finished,
+    Get,
+    GiveBack,
+    Grant,
+    Heartbeat,
+    Join,
+    Leave,
+    Message,
+    RosterChanged,
+    Wait,
+    expect,
+)
+from crowdgrad.net.transport.base import Connection
+from crowdgrad.numerics.vectors import as_vector
+
+logger = logging.getLogger(__name__)
+
+SOFTWARE = f"crowdgrad {__version__}"
+ASK_AGAIN_S = 0.2
+FAREWELL_S = 1.0
+
+
+class Server:
+    def __init__(
+        self,
+        training: Training,
+        blobs: Mapping[ChunkHash, bytes],
+        *,
+        token: str,
+        max_volunteers: int,
+        heartbeat_s: float,
+        silence_s: float,
+        clock: Callable[[], float],
+        place_of: Callable[[VolunteerId], int | None] = lambda who: None,
+    ) -> None:
+        """`blobs`: program, manifest and chunks by hash. `token`: makes its bearer worker 0.
+
+        `place_of`: the place in the roster that the matchmaker gave a volunteer, if it did.
+        """
+        self._training = training
+        self._blobs = blobs
+        self._token = token
+        self._max_volunteers = max_volunteers
+        self._heartbeat_s = heartbeat_s
+        self._silence_s = silence_s
+        self._clock = clock
+        self._place_of = place_of
+        self._pool = BufferPool(training.parameters.bytes)
+        self._talking: dict[VolunteerId, Connection] = {}
+
+    async def serve(self, connection: Connection) -> None:
+        """One connection from its first byte to its end."""
+        try:
+            account = await self._admit(connection)
+        except PeerError as error:
+            await handshake.say_problem(connection, error)
+            raise
+        who = account.volunteer.id
+        beats = asyncio.create_task(
+            keep_alive(connection, beat_s=self._heartbeat_s, silence_s=self._silence_s)
+        )
+        why = "lost"
+        try:
+            why = await self._converse(connection, account)
+        except PeerError as error:
+            why = error.message
+            await handshake.say_problem(connection, error)
+        finally:
+            beats.cancel()
+            if self._talking.get(who) is connection:  # not if the same volunteer came back anew
+                del self._talking[who]
+                self._training.leave(who, why)
+                logger.info("%s left: %s", account.volunteer.name, why)
+                await self._tell_roster()
+
+    async def farewell(self, reason: str) -> None:
+        """Tell everyone that the job is over and let them go."""
+        async with asyncio.TaskGroup() as group:
+            for who, connection in list(self._talking.items()):
+                group.create_task(self._part(who, connection, reason))
+
+    # -- joining ------------------------------------------------------------------------------
+
+    async def _admit(self, connection: Connection) -> Contribution:
+        challenge = secrets.token_bytes(identity.CHALLENGE_BYTES)
+        await handshake.answer(connection, SOFTWARE, challenge)
+        join = expect(await handshake.hear(connection), Join)
+        who = identity.verify(join.key, challenge, join.signature)
+        if who != join.volunteer.id:
+            raise TurnedAway(f"That key belongs to {who}, not to {join.volunteer.id}.")
+        own = bool(join.token) and hmac.compare_digest(join.token, self._token)
+        self._check_place(who, own=own)
+        before = self._talking.pop(who, None)
+        if before is not None:
+            self._training.leave(who, "came back on another connection")
+            before.close(TurnedAway("You came back on another connection."))
+        account = self._training.join(
+            self._clock(), join.volunteer, own=own, hint=self._place_of(who)
+        )
+        self._talking[who] = connection
+        job = self._training.job
+        connection.set_sink(self._sink)
+        await connection.send(
+            Admit(
+                job=job,
+                position=account.position,
+                program_bytes=len(self._blobs[job.program]),
+                manifest_bytes=len(self._blobs[job.manifest]),
+                heartbeat_s=self._heartbeat_s,
+                silence_s=self._silence_s,
+            )
+        )
+        logger.info("%s joined as number %d", account.volunteer.name, account.position)
+        await self._tell_roster()
+        return account
+
+    def _check_place(self, who: VolunteerId, *, own: bool) -> None:
+        if self._training.phase == "over":
+            raise TurnedAway("The job is over.", advice="Look for another one.")
+        others = sum(1 for member in self._talking if not self._training.ledger[member].own)
+        if not own and who not in self._talking and others >= self._max_volunteers:
+            raise TurnedAway(
+                f"The job is full: {others} volunteers are here already.", advice="Try later."
+            )
+
+    async def _tell_roster(self) -> None:
+        message = RosterChanged(roster=self._training.roster())
+        for connection in list(self._talking.values()):
+            with contextlib.suppress(PeerError):
+                await connection.send(message)
+
+    # -- working ------------------------------------------------------------------------------
+
+    async def _converse(self, connection: Connection, account: Contribution) -> str:
+        """Answer until the volunteer goes; returns why it went."""
+        while True:
+            message, payload = await connection.receive()
+            if isinstance(message, Exchange):
+                await self._exchange(connection, account, message, payload)
+            elif isinstance(message, Get):
+                await self._send_blob(connection, message.hash)
+            elif isinstance(message, GiveBack):
+                self._training.give_back(account, message.unit, message.reason[:300])
+            elif isinstance(message, Leave):
+                return f"left: {message.reason[:300]}"
+            elif not isinstance(message, Heartbeat):
+                raise MessageError(f"A volunteer does not say {type(message).__name__}.")
+
+    async def _exchange(
+        self, connection: Connection, account: Contribution, ask: Exchange, payload: memoryview
+    ) -> None:
+        verdict = ""
+        if ask.update is not None:
+            vector = as_vector(payload) if len(payload) else None
+            verdict = await self._training.take(self._clock(), account, ask.update, vector)
+        if len(payload):
+            self._pool.give(payload)
+        await self._grant(connection, account, ask, verdict)
+
+    async def _grant(
+        self, connection: Connection, account: Contribution, ask: Exchange, verdict: str
+    ) -> None:
+        async with self._training.parameters.published() as snapshot:
+            unit, reason = self._training.lease(
+                self._clock(), account, ask.shards, snapshot.version
+            )
+            if unit is None:
+                await connection.send(Wait(reason=reason, seconds=ASK_AGAIN_S, verdict=verdict))
+                return
+            round_ = self._training.evaluation.round
+            if is_evaluation(unit.id) and round_ is not None:
+                base: Version = round_.version
+                data = round_.payload
+            else:
+                base, data = snapshot.version, snapshot.payload
+            await connection.send(Grant(unit=unit, base=base, verdict=verdict), data)
+
+    async def _send_blob(self, connection: Connection, wanted: ChunkHash) -> None:
+        data = self._blobs.get(wanted)
+        if data is None:
+            raise MessageError(f"There are no bytes with the hash {wanted[:12]}… in this job.")
+        await connection.send(Blob(hash=wanted), data)
+
+    def _sink(self, message: Message, length: int) -> memoryview:
+        if isinstance(message, Exchange) and message.update is not None:
+            if length == self._training.parameters.bytes:
+                return self._pool.take()
+            raise FrameError(
+                f"An update has {length} bytes; the program has "
+                f"{self._training.parameters.bytes} bytes of parameters.",
+                advice="Update crowdgrad on the volunteer.",
+            )
+        raise FrameError(f"A {type(message).__name__} came with {length} bytes.")
+
+    async def _part(self, who: VolunteerId, connection: Connection, reason: str) -> None:
+        account = self._training.ledger[who]
+        with contextlib.suppress(CrowdgradError, TimeoutError):
+            async with asyncio.timeout(FAREWELL_S):
+                await connection.send(
+                    Finished(reason=reason, samples=account.samples, credit=account.credit)
+                )
+                await connection.wait_closed()
+        connection.close()

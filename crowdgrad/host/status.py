@@ -1,0 +1,142 @@
+"""What a host tells whoever watches: terminal, control panel, script. One type for all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from crowdgrad.host.evaluation import Scores
+from crowdgrad.host.ledger import Contribution
+from crowdgrad.host.training import Training
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberStatus:
+    position: int
+    id: str
+    name: str
+    connected: bool
+    state: str
+    units: int
+    samples: int
+    share: float
+    """Of all accepted samples, 0 to 1."""
+    credit: float
+    samples_per_s: float
+    mean_staleness: float
+    refused: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One evaluation."""
+
+    at_s: float
+    epoch: float
+    loss: float
+    metrics: dict[str, float]
+    train_loss: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    job: str
+    title: str
+    recipe: str
+    phase: str
+    state: str
+    reason: str
+    elapsed_s: float
+    progress: float
+    """How far training has come, 0 to 1, by epochs or by time, whichever is nearer its end."""
+    epochs_done: float
+    epochs: int
+    version: str
+    updates: int
+    samples: int
+    refused: int
+    set_aside: int
+    samples_per_s: float
+    updates_per_s: float
+    mean_staleness: float
+    max_staleness: int
+    train_loss: float | None
+    validation: Point | None
+    best: Point | None
+    test: Point | None
+    metric: str | None
+    """The name of the first metric."""
+    members: list[MemberStatus]
+
+
+def take_status(training: Training, now: float) -> Status:
+    ledger, ending = training.ledger, training.ending
+    updates = sum(training.staleness.values())
+    state = "waiting" if training.started_at is None else "running"
+    return Status(
+        job=training.job.id,
+        title=training.job.title,
+        recipe=training.job.recipe,
+        phase=training.phase,
+        state=ending.state if ending and training.phase == "over" else state,
+        reason=ending.reason if ending else "",
+        elapsed_s=training.elapsed_s(now),
+        progress=_progress(training, now),
+        epochs_done=training.book.epochs_done,
+        epochs=training.job.stop.epochs,
+        version=str(training.parameters.version),
+        updates=ledger.total_updates,
+        samples=ledger.total_samples,
+        refused=ledger.total_refused,
+        set_aside=len(training.book.set_aside),
+        samples_per_s=ledger.samples.rate(now),
+        updates_per_s=ledger.updates.rate(now),
+        mean_staleness=_mean(sum(s * n for s, n in training.staleness.items()), updates),
+        max_staleness=max(training.staleness, default=0),
+        train_loss=training.train_loss,
+        validation=point(training.history[-1] if training.history else None),
+        best=point(training.best),
+        test=point(training.tested),
+        metric=training.spec.metrics[0] if training.spec.metrics else None,
+        members=[_member(a, ledger.total_samples, now) for a in ledger.everyone()],
+    )
+
+
+def _progress(training: Training, now: float) -> float:
+    if training.phase != "training":
+        return 1.0
+    rule = training.job.stop
+    by_time = training.elapsed_s(now) / (60 * rule.minutes) if rule.minutes else 0.0
+    return min(1.0, max(training.book.epochs_done / rule.epochs, by_time))
+
+
+def point(scores: Scores | None) -> Point | None:
+    if scores is None:
+        return None
+    return Point(
+        at_s=scores.at_s,
+        epoch=scores.epoch,
+        loss=scores.loss,
+        metrics=dict(scores.metrics),
+        train_loss=scores.train_loss,
+    )
+
+
+def _member(account: Contribution, total: int, now: float) -> MemberStatus:
+    return MemberStatus(
+        position=account.position,
+        id=account.volunteer.id,
+        name=account.volunteer.name,
+        connected=account.connected,
+        state=account.state,
+        units=account.units,
+        samples=account.samples,
+        share=_mean(account.samples, total),
+        credit=account.credit,
+        samples_per_s=account.speed.rate(now) if account.connected else 0.0,
+        mean_staleness=_mean(account.staleness_sum, account.units),
+        refused=sum(account.refused.values()),
+    )
+
+
+def _mean(total: float, count: float) -> float:
+    return total / count if count else 0.0

@@ -1,0 +1,135 @@
+"""`cg.train`: a job in ten lines, in a script or a notebook.
+
+The host runs in a thread of its own with its own event loop, so it does not matter whether the
+caller has one; worker 0 and the other volunteers are processes. Ctrl-C stops everything and raises
+KeyboardInterrupt after the run folder is complete.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from crowdgrad import settings as settings_table
+from crowdgrad.data import catalogue
+from crowdgrad.data.dataset import DataSet, from_arrays
+from crowdgrad.domain.job import StoppingRule
+from crowdgrad.errors import JobFileError
+from crowdgrad.host.job import JobPlan, prepare
+from crowdgrad.host.serve import Options, Outcome, Run
+from crowdgrad.host.status import Point, Status, point
+from crowdgrad.process import new_event_loop
+from crowdgrad.recipes.async_sgd import AsyncSGD
+from crowdgrad.recipes.base import Recipe
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from crowdgrad.capture.task import Task
+
+Data = DataSet | str | Sequence[object] | Mapping[str, Sequence[object]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    model: nn.Module
+    """A copy of the task's model with the best parameters."""
+    history: list[Point]
+    """Every evaluation on the validation split."""
+    status: Status
+    folder: Path
+
+    def report(self) -> Path:
+        """The page with curves and contributions."""
+        return self.folder / "report.html"
+
+
+def load_data(name: str) -> DataSet:
+    """A data set from the catalogue, fetched and verified if need be: `cg.load_data("mnist")`."""
+    return catalogue.load(name, cache=settings_table.load().home / "data")
+
+
+def train(
+    task: Task,
+    data: Data,
+    *,
+    recipe: Recipe | None = None,
+    epochs: int = 5,
+    volunteers: int = 0,
+    title: str = "untitled",
+    target: float | None = None,
+    minutes: float | None = None,
+    seed: int = 0,
+    runs: str | Path = "runs",
+    watch: Callable[[Status], None] | None = None,
+) -> Result:
+    """Train with this machine's own worker and `volunteers` further local processes.
+
+    `data`: a data set, a name from the catalogue, arrays (inputs, then targets), or a mapping from
+    splits to arrays. `watch` is called about ten times a second. Raises CrowdgradError.
+    """
+    try:
+        stop = StoppingRule(epochs=epochs, target=target, minutes=minutes)
+    except ValueError as error:
+        raise JobFileError(f"{error}.", advice="Change that argument.") from None
+    plan = JobPlan(
+        task=task,
+        data=_as_dataset(data, title),
+        title=title,
+        recipe=recipe or AsyncSGD(),
+        stop=stop,
+        seed=seed,
+    )
+    prepared = prepare(plan)
+    options = Options(runs=Path(runs), helpers=volunteers)
+
+    async def run(stop: asyncio.Event) -> Outcome:
+        here = Run(prepared, options, settings_table.load())
+        return await here.to_the_end(stop, watch=watch or (lambda status: None))
+
+    outcome = _in_a_thread(run)
+    from crowdgrad.capture.weights import with_parameters
+
+    return Result(
+        model=with_parameters(task.model, prepared.program.spec.parameters, outcome.parameters),
+        history=[found for scores in outcome.history if (found := point(scores))],
+        status=outcome.status,
+        folder=outcome.folder,
+    )
+
+
+def _as_dataset(data: Data, title: str) -> DataSet:
+    if isinstance(data, DataSet):
+        return data
+    if isinstance(data, str):
+        return load_data(data)
+    if isinstance(data, Mapping):
+        return from_arrays(data, title=title)
+    return from_arrays(*data, title=title)
+
+
+def _in_a_thread(run: Callable[[asyncio.Event], Coroutine[None, None, Outcome]]) -> Outcome:
+    """Run a coroutine on an event loop of its own; Ctrl-C in the caller sets its event."""
+    stop = asyncio.Event()
+    loop = new_event_loop()
+    with concurrent.futures.ThreadPoolExecutor(1, "crowdgrad-host") as pool:
+        future = pool.submit(_run_to_completion, loop, run, stop)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            loop.call_soon_threadsafe(stop.set)
+            future.result()
+            raise
+
+
+def _run_to_completion(
+    loop: asyncio.AbstractEventLoop,
+    run: Callable[[asyncio.Event], Coroutine[None, None, Outcome]],
+    stop: asyncio.Event,
+) -> Outcome:
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        return runner.run(run(stop))

@@ -1,0 +1,67 @@
+"""The volunteer processes a host starts on its own machine: worker 0, and local helpers for a run.
+
+Worker 0 is replaced when it dies: without it nothing is evaluated.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from crowdgrad.errors import ChildDied
+from crowdgrad.net.retry import delay_s
+from crowdgrad.process import Child, end_all
+from crowdgrad.settings import WORKER_TOKEN_VARIABLE
+
+MAX_DEATHS = 5
+
+
+class Workers:
+    def __init__(self, address: tuple[str, int], *, token: str, logs: Path, home: Path) -> None:
+        self._where = f"{_dialable(address[0])}:{address[1]}"
+        self._token = token
+        self._logs = logs
+        self._home = home
+        self._own: Child | None = None
+        self._helpers: list[Child] = []
+        self._deaths = 0
+        self._start_at = 0.0
+
+    @property
+    def pids(self) -> list[int]:
+        return [child.pid for child in (self._own, *self._helpers) if child is not None]
+
+    def start_helpers(self, count: int) -> None:
+        for number in range(1, count + 1):
+            self._helpers.append(self._start(f"local-{number}", {}))
+
+    def tend(self, now: float) -> str | None:
+        """Start worker 0, or start it again; what happened, if anything. Raises ChildDied."""
+        if self._own is not None and self._own.code is None:
+            return None
+        said = None
+        if self._own is not None:
+            self._deaths += 1
+            said = f"worker 0 ended with code {self._own.code}: {self._own.last_words()}"
+            self._own = None
+            self._start_at = now + delay_s(self._deaths, 1.0)
+        if self._deaths >= MAX_DEATHS:
+            raise ChildDied(
+                f"The host's own worker died {self._deaths} times; the last time: {said}.",
+                advice=f"Look into {self._logs}.",
+            )
+        if now >= self._start_at:
+            self._own = self._start("worker-0", {WORKER_TOKEN_VARIABLE: self._token})
+        return said
+
+    def end(self) -> None:
+        end_all([child for child in (self._own, *self._helpers) if child is not None])
+
+    def _start(self, name: str, secrets: dict[str, str]) -> Child:
+        arguments = ["work", self._where, "--guest", "--plain", "--name", name]
+        arguments += ["--home", str(self._home)]
+        return Child(arguments, log=self._logs / f"{name}.log", secrets=secrets)
+
+
+def _dialable(host: str) -> str:
+    """The address under which this machine reaches itself."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104

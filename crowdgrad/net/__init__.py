@@ -1,0 +1,1 @@
+"""How bytes move: messages, frames, carriers, identity."""

@@ -1,0 +1,93 @@
+"""Who somebody is: an Ed25519 key. The id is the beginning of the public key's sha256."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from crowdgrad.domain.work import VolunteerId
+from crowdgrad.errors import SettingError, TurnedAway
+
+CHALLENGE_BYTES = 32
+_CONTEXT = b"crowdgrad join 1\0"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    _key: Ed25519PrivateKey
+
+    @property
+    def public(self) -> bytes:
+        return self._key.public_key().public_bytes_raw()
+
+    @property
+    def id(self) -> VolunteerId:
+        return id_of(self.public)
+
+    def sign(self, challenge: bytes) -> bytes:
+        return self._key.sign(_CONTEXT + challenge)
+
+
+def guest() -> Identity:
+    """A key for this process only."""
+    return Identity(Ed25519PrivateKey.generate())
+
+
+def load_or_make(home: Path) -> Identity:
+    """The key kept in the home folder, made at the first start, readable by its owner only."""
+    file = home / "key"
+    try:
+        raw = file.read_bytes()
+    except FileNotFoundError:
+        return _make(home, file)
+    except OSError as error:
+        raise SettingError(
+            f"The key {file} cannot be read: {error.strerror}.",
+            advice="Mend it, or choose another folder with CROWDGRAD_HOME.",
+        ) from None
+    if len(raw) != 32:
+        raise SettingError(
+            f"The key {file} has {len(raw)} bytes instead of 32.",
+            advice="Move it away and a new one is made.",
+        )
+    return Identity(Ed25519PrivateKey.from_private_bytes(raw))
+
+
+def _make(home: Path, file: Path) -> Identity:
+    key = Ed25519PrivateKey.generate()
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        handle, draft = tempfile.mkstemp(prefix="key.", dir=home)  # for its owner only
+        try:
+            with open(handle, "wb") as opened:
+                opened.write(key.private_bytes_raw())
+            os.link(draft, file)  # not replace: of two first starts at once, one key must win
+        finally:
+            os.unlink(draft)
+    except FileExistsError:
+        return load_or_make(home)
+    except OSError as error:
+        raise SettingError(
+            f"No key can be made in {home}: {error.strerror}.",
+            advice="Choose another folder with CROWDGRAD_HOME.",
+        ) from None
+    return Identity(key)
+
+
+def id_of(public: bytes) -> VolunteerId:
+    return VolunteerId(hashlib.sha256(public).hexdigest()[:16])
+
+
+def verify(public: bytes, challenge: bytes, signature: bytes) -> VolunteerId:
+    """The id of whoever signed the challenge. Raises TurnedAway."""
+    try:
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, _CONTEXT + challenge)
+    except (InvalidSignature, ValueError):
+        raise TurnedAway("The challenge was not signed with that key.") from None
+    return id_of(public)

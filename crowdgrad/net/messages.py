@@ -1,0 +1,218 @@
+"""Everything volunteers and hosts say to each other, in the order in which they say it.
+
+Each message is one sentence. It travels as the body of a frame; where the sentence mentions bytes,
+they are the frame's payload. A message that is not in `MESSAGES` does not exist.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, TypeVar
+
+import msgspec
+
+from crowdgrad.domain.data import ChunkHash
+from crowdgrad.domain.job import Job, Roster, Volunteer
+from crowdgrad.domain.work import Unit, UnitId, Update, Version
+from crowdgrad.errors import CrowdgradError, MessageError
+
+PROTOCOL = (1, 0)
+"""Major and minor. Peers one minor apart work together; majors must agree."""
+MAX_BODY_BYTES = 1 << 20
+MAX_WORDS = 500
+"""Characters of a stranger's words that we repeat."""
+MAX_CODE = 10
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=False):
+    """Newer peers may say more in a known message; what we do not know we pass over."""
+
+    kind: ClassVar[int] = 0
+
+
+class Hello(Message, frozen=True):
+    """Dialler: I speak this protocol and run this software."""
+
+    kind = 1
+    protocol: tuple[int, int]
+    software: str
+
+
+class Welcome(Message, frozen=True):
+    """Listener: So do I; sign this challenge when you say who you are."""
+
+    kind = 2
+    protocol: tuple[int, int]
+    software: str
+    challenge: bytes
+
+
+class Problem(Message, frozen=True):
+    """Either: This went wrong, with this code, and here is what to do next."""
+
+    kind = 3
+    code: str
+    message: str
+    advice: str = ""
+
+
+class Join(Message, frozen=True):
+    """Volunteer: I would like to help; this is me, my key and your challenge signed with it."""
+
+    kind = 4
+    volunteer: Volunteer
+    key: bytes
+    signature: bytes
+    token: str = ""
+    """The host's own worker proves itself with the token it was started with."""
+
+
+class Admit(Message, frozen=True):
+    """Host: You are in, at this place; program and manifest have so many bytes; beat like this."""
+
+    kind = 5
+    job: Job
+    position: int
+    program_bytes: int
+    manifest_bytes: int
+    heartbeat_s: float
+    silence_s: float
+
+    def __post_init__(self) -> None:
+        if min(self.position, self.program_bytes, self.manifest_bytes) < 0:
+            raise ValueError("places and bytes count from zero")
+        if not (0 < 2 * self.heartbeat_s <= self.silence_s < 1e9):
+            raise ValueError(
+                f"a heartbeat every {self.heartbeat_s} s, silence after {self.silence_s} s"
+            )
+
+
+class RosterChanged(Message, frozen=True):
+    """Host: These are the members now."""
+
+    kind = 6
+    roster: Roster
+
+
+class Get(Message, frozen=True):
+    """Volunteer: Please send me the bytes with this hash."""
+
+    kind = 7
+    hash: ChunkHash
+
+
+class Blob(Message, frozen=True):
+    """Host: Here are the bytes with that hash."""
+
+    kind = 8
+    hash: ChunkHash
+
+
+class Exchange(Message, frozen=True):
+    """Volunteer: Here is my update, if I have one, its bytes following; may I have a unit?"""
+
+    kind = 9
+    update: Update | None = None
+    shards: tuple[int, ...] = ()
+    """Shards whose data I hold, first of all those I would like to work on."""
+
+
+class Grant(Message, frozen=True):
+    """Host: Your unit, and the bytes of the parameters to start from."""
+
+    kind = 10
+    unit: Unit
+    base: Version
+    verdict: str = ""
+    """What became of the update just received: empty, `accepted`, or why it was refused."""
+
+
+class Wait(Message, frozen=True):
+    """Host: There is nothing for you now, for this reason; ask again after so many seconds."""
+
+    kind = 11
+    reason: str
+    seconds: float
+    verdict: str = ""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.seconds < 1e9:
+            raise ValueError(f"nobody can wait for {self.seconds} s")
+
+
+class GiveBack(Message, frozen=True):
+    """Volunteer: I cannot finish this unit, for this reason; give it to another."""
+
+    kind = 12
+    unit: UnitId
+    reason: str
+
+
+class Heartbeat(Message, frozen=True):
+    """Either: I am still here."""
+
+    kind = 13
+
+
+class Leave(Message, frozen=True):
+    """Volunteer: I am going, for this reason."""
+
+    kind = 14
+    reason: str
+
+
+class Finished(Message, frozen=True):
+    """Host: The job is over, for this reason; you gave so many samples. Thank you."""
+
+    kind = 15
+    reason: str
+    samples: int
+    credit: float
+
+
+MESSAGES: tuple[type[Message], ...] = (
+    Hello, Welcome, Problem, Join, Admit, RosterChanged, Get, Blob, Exchange, Grant, Wait, GiveBack,
+    Heartbeat, Leave, Finished,
+)  # fmt: skip
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODERS = {message.kind: msgspec.msgpack.Decoder(message) for message in MESSAGES}
+
+M = TypeVar("M", bound=Message)
+
+
+def encode(message: Message) -> bytes:
+    body = _ENCODER.encode(message)
+    assert len(body) <= MAX_BODY_BYTES, f"{type(message).__name__} has {len(body)} bytes"
+    return body
+
+
+def decode(kind: int, body: bytes | bytearray | memoryview) -> Message:
+    """Raises MessageError on anything that is not one of our messages, whole and sound."""
+    decoder = _DECODERS.get(kind)
+    if decoder is None:
+        raise MessageError(f"There is no message of kind {kind}.", advice="Update crowdgrad.")
+    try:
+        return decoder.decode(body)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        name = next(message.__name__ for message in MESSAGES if message.kind == kind)
+        why = str(error)[:MAX_WORDS]
+        raise MessageError(f"A {name} message does not make sense: {why}.") from None
+
+
+def problem(error: CrowdgradError) -> Problem:
+    """What to tell the other side about an error of ours."""
+    return Problem(
+        code=error.code, message=error.message[:MAX_WORDS], advice=error.advice[:MAX_WORDS]
+    )
+
+
+def expect(message: Message, wanted: type[M]) -> M:
+    """The message if it is of the wanted type; what a Problem says is raised as MessageError."""
+    if isinstance(message, wanted):
+        return message
+    if isinstance(message, Problem):
+        raise MessageError(
+            f"The other side says: {message.message[:MAX_WORDS]} ({message.code[:MAX_CODE]})",
+            advice=message.advice[:MAX_WORDS],
+        )
+    raise MessageError(f"Expected {wanted.__name__}, got {type(message).__name__}.")

@@ -1,0 +1,53 @@
+"""Taking a port, and saying what is wrong when it cannot be had."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+
+from crowdgrad.errors import PortBusy, SettingError
+
+BACKLOG = 2048
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Take the port. Raises PortBusy or SettingError."""
+    if not 0 <= port < 1 << 16:  # the resolver would quietly take it modulo 65536
+        raise SettingError(f"{port} is not a port.", advice="Ports go from 0 to 65535.")
+    try:
+        family, kind, proto, _, where = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except (OSError, OverflowError, UnicodeError) as error:
+        raise SettingError(
+            f"{host!r} port {port} is not an address: {error}.",
+            advice="Use 127.0.0.1 for this machine only, 0.0.0.0 for all its networks.",
+        ) from None
+    listening = socket.socket(family, kind, proto)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(where)
+        listening.listen(BACKLOG)  # two sockets can be bound to one port; only one can listen
+    except OSError as error:
+        listening.close()
+        raise _explain(error, host, port) from None
+    return listening
+
+
+def _explain(error: OSError, host: str, port: int) -> PortBusy | SettingError:
+    """What a failed bind means for the person who asked for the port."""
+    if error.errno == errno.EADDRINUSE:
+        return PortBusy(
+            f"Somebody else listens on {host}:{port}.",
+            advice="Choose another with --port, or 0 for any free one.",
+        )
+    return SettingError(
+        f"Cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}.",
+        advice="Ports below 1024 need privileges; the address must be one of this machine.",
+    )
+
+
+def spell(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

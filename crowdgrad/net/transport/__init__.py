@@ -1,0 +1,1 @@
+"""Carriers of frames: `tcp` between machines, `inproc` inside one process, one contract."""

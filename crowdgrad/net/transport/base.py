@@ -1,0 +1,106 @@
+"""What every carrier of frames promises, and the half of it that all of them share.
+
+A connection carries frames both ways, in order, whole. `send` returns when the bytes have left our
+hands, so a buffer may be reused after it; a peer that does not read makes `send` wait
+(back-pressure). `receive` hands over frames one by one; when too many are waiting, the carrier
+stops reading. Whatever ended the connection is the error that `receive` and `send` raise from then
+on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Protocol, runtime_checkable
+
+from crowdgrad.errors import ConnectionLost, PeerError
+from crowdgrad.net.framing import FrameReader, Sink, refuse_payload
+from crowdgrad.net.messages import Message
+
+Payload = bytes | bytearray | memoryview
+MAX_WAITING_FRAMES = 16
+
+
+@runtime_checkable
+class Connection(Protocol):
+    peer: str
+    """Whom we talk to, as an address a person can read."""
+    heard_at: float
+    """Loop time at which bytes last arrived."""
+    sent_at: float
+    """Loop time at which something was last sent."""
+
+    def set_sink(self, sink: Sink) -> None:
+        """Say where payloads go from now on; until then every payload is refused."""
+
+    async def send(self, message: Message, payload: Payload = b"") -> None: ...
+
+    async def receive(self) -> tuple[Message, memoryview]: ...
+
+    def close(self, error: PeerError | None = None) -> None:
+        """End it now. What was sent before still goes out unless `error` says the peer is gone."""
+
+    async def wait_closed(self) -> None: ...
+
+
+class Listener(Protocol):
+    address: tuple[str, int]
+
+    async def close(self) -> None:
+        """Stop accepting. Connections that exist go on."""
+
+
+OnConnection = Callable[[Connection], Awaitable[None]]
+
+
+class Inbox:
+    """Frames that have arrived and wait for `receive`: the part every carrier shares."""
+
+    def __init__(self, *, pause: Callable[[], None], resume: Callable[[], None]) -> None:
+        self.reader = FrameReader(refuse_payload)
+        self.error: PeerError | None = None
+        self._frames: deque[tuple[Message, memoryview]] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._pause = pause
+        self._resume = resume
+        self._paused = False
+
+    def filled(self, count: int) -> None:
+        """Raises PeerError: the bytes are not frames of ours."""
+        frames = self.reader.filled(count)
+        if frames:
+            self._frames.extend(frames)
+            self._wake()
+        if len(self._frames) >= MAX_WAITING_FRAMES and not self._paused:
+            self._paused = True
+            self._pause()
+
+    def end(self, error: PeerError) -> None:
+        if self.error is None:
+            self.error = error
+        self._wake()
+
+    async def get(self) -> tuple[Message, memoryview]:
+        while not self._frames:
+            if self.error is not None:
+                raise self.error
+            assert self._waiter is None, "two receivers on one connection"
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        frame = self._frames.popleft()
+        if self._paused and len(self._frames) < MAX_WAITING_FRAMES // 2:
+            self._paused = False
+            self._resume()
+        return frame
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+def lost(peer: str, why: str) -> ConnectionLost:
+    return ConnectionLost(f"{why} ({peer}).")

@@ -1,0 +1,212 @@
+"""Frames over TCP: the event loop reads straight into our buffers (`BufferedProtocol`).
+
+uvloop where it is installed, plain asyncio otherwise; the code is the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from typing import cast
+
+from crowdgrad.errors import PeerError, TurnedAway, Unreachable
+from crowdgrad.net.framing import Sink, pack
+from crowdgrad.net.messages import Message, problem
+from crowdgrad.net.ports import bind
+from crowdgrad.net.transport.base import Connection, Inbox, OnConnection, Payload, lost
+
+logger = logging.getLogger(__name__)
+
+MAX_CONNECTIONS = 4096
+CLOSE_GRACE_S = 1.0
+REFUSE_GRACE_S = 0.5
+
+
+class TcpConnection(asyncio.BufferedProtocol):
+    def __init__(self, on_made: OnConnection | None = None) -> None:
+        self.peer = "?"
+        self.heard_at = self.sent_at = 0.0
+        self._loop = asyncio.get_running_loop()
+        self._on_made = on_made
+        self._transport: asyncio.Transport | None = None
+        self._inbox = Inbox(pause=self._pause_reading, resume=self._resume_reading)
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._closed = asyncio.Event()
+        self._refusing = False
+
+    # -- what callers use ---------------------------------------------------------------------
+
+    def set_sink(self, sink: Sink) -> None:
+        self._inbox.reader.sink = sink
+
+    async def send(self, message: Message, payload: Payload = b"") -> None:
+        if self._inbox.error is not None:
+            raise self._inbox.error
+        assert self._transport is not None
+        head = pack(message, len(payload))
+        self._transport.writelines([head, payload] if len(payload) else [head])
+        self.sent_at = self._loop.time()
+        if not self._writable.is_set():
+            await self._writable.wait()
+            if self._inbox.error is not None:
+                raise self._inbox.error
+
+    async def receive(self) -> tuple[Message, memoryview]:
+        return await self._inbox.get()
+
+    def close(self, error: PeerError | None = None) -> None:
+        self._inbox.end(error or lost(self.peer, "We closed the connection"))
+        if self._transport is None or self._refusing:
+            return  # `_refuse` ends it, in a moment
+        if error is not None:
+            self._transport.abort()
+        elif not self._transport.is_closing():
+            self._transport.close()
+            self._loop.call_later(CLOSE_GRACE_S, self._transport.abort)
+
+    async def wait_closed(self) -> None:
+        await self._closed.wait()
+
+    # -- what the event loop calls ------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=0)
+        self.heard_at = self.sent_at = self._loop.time()
+        self.peer = _readable(transport.get_extra_info("peername"))
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._on_made is not None:
+            task = self._loop.create_task(_guarded(self._on_made, self))
+            _TASKS.add(task)
+            task.add_done_callback(_TASKS.discard)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._inbox.error is not None:
+            return memoryview(bytearray(1 << 16))
+        return self._inbox.reader.buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.heard_at = self._loop.time()
+        if self._inbox.error is not None:
+            return  # we have said goodbye: whatever still arrives is not looked at
+        try:
+            self._inbox.filled(nbytes)
+        except PeerError as error:
+            self._refuse(error)
+
+    def eof_received(self) -> bool:
+        # The event loop now closes our half too, once all is sent: not for ever, if nobody reads.
+        assert self._transport is not None
+        self._inbox.end(lost(self.peer, "The other side closed the connection"))
+        self._loop.call_later(CLOSE_GRACE_S, self._transport.abort)
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        why = "The other side closed the connection"
+        if isinstance(exc, OSError) and exc.strerror:
+            why = exc.strerror
+        self._inbox.end(lost(self.peer, why))
+        self._writable.set()
+        self._closed.set()
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def _refuse(self, error: PeerError) -> None:
+        """Say what is wrong, then end it.
+
+        We go on reading for a moment: closing with unread bytes would reset the connection, and the
+        other side would never hear why.
+        """
+        self._inbox.end(error)
+        self._refusing = True
+        assert self._transport is not None
+        self._transport.write(pack(problem(error)))
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+        self._loop.call_later(REFUSE_GRACE_S, self._transport.abort)
+
+    def _pause_reading(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def _resume_reading(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+
+_TASKS: set[asyncio.Task[None]] = set()
+
+
+async def _guarded(handler: OnConnection, connection: TcpConnection) -> None:
+    try:
+        await handler(connection)
+    except PeerError as error:
+        logger.info("%s: %s", connection.peer, error)
+    finally:
+        connection.close()
+
+
+class TcpListener:
+    def __init__(self, server: asyncio.Server) -> None:
+        self._server = server
+        host, port = server.sockets[0].getsockname()[:2]
+        self.address: tuple[str, int] = (host, port)
+
+    async def close(self) -> None:
+        self._server.close()
+
+
+async def listen(host: str, port: int, handler: OnConnection) -> TcpListener:
+    """Call `handler` with every connection; it is closed when the handler returns.
+
+    Raises PortBusy or SettingError.
+    """
+    loop = asyncio.get_running_loop()
+    open_connections: set[TcpConnection] = set()
+
+    async def limited(connection: Connection) -> None:
+        tcp = cast(TcpConnection, connection)
+        if len(open_connections) >= MAX_CONNECTIONS:
+            tcp._refuse(TurnedAway(f"{MAX_CONNECTIONS} connections are open already."))
+            return
+        open_connections.add(tcp)
+        try:
+            await handler(tcp)
+        finally:
+            open_connections.discard(tcp)
+
+    server = await loop.create_server(lambda: TcpConnection(limited), sock=bind(host, port))
+    return TcpListener(server)
+
+
+async def connect(host: str, port: int, *, timeout_s: float = 10.0) -> TcpConnection:
+    """Raises Unreachable."""
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(timeout_s):
+            _, connection = await loop.create_connection(TcpConnection, host, port)
+    except TimeoutError:
+        why = f"no answer within {timeout_s:g} s"
+    except (OSError, OverflowError, UnicodeError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+    else:
+        return connection
+    raise Unreachable(
+        f"Nobody answers at {host}:{port} ({why}).",
+        advice="Is the host running, and is the address right?",
+    )
+
+
+def _readable(name: object) -> str:
+    if isinstance(name, tuple) and len(name) >= 2:
+        host, port = name[:2]
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return str(name or "?")

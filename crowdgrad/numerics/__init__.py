@@ -1,0 +1,1 @@
+"""The maths, on flat float32 vectors. Pure: no clock, no input or output."""

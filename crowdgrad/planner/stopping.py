@@ -1,0 +1,24 @@
+"""When a job is over."""
+
+from __future__ import annotations
+
+from crowdgrad.domain.job import StoppingRule
+
+
+def should_stop(
+    rule: StoppingRule, *, all_done: bool, metric: float | None, elapsed_s: float
+) -> tuple[bool, str]:
+    """Whether training ends now, and why (or what it waits for)."""
+    if all_done:
+        return True, f"all {rule.epochs} epochs are done"
+    if rule.target is not None and metric is not None and metric >= rule.target:
+        return True, f"the target of {rule.target:g} is reached ({metric:.4f})"
+    if rule.minutes is not None and elapsed_s >= 60 * rule.minutes:
+        return True, f"{_duration(60 * rule.minutes)} have passed"
+    return False, "training goes on"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.0f} seconds"
+    return f"{seconds / 60:.3g} minutes"

@@ -1,0 +1,161 @@
+"""How a process of ours starts others, stops when asked, and never outlives its starter.
+
+A child is tied to whoever started it by its standard input: when that pipe ends, the child stops,
+so even SIGKILL of the parent leaves nothing behind. Children have a process group of their own:
+Ctrl-C reaches the parent alone, which stops them in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Coroutine, Generator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, TypeVar
+
+from crowdgrad.settings import child_environment
+
+PATIENCE_S = 2.0
+"""How long children may take to stop before they are killed."""
+PR_SET_PDEATHSIG = 1
+
+T = TypeVar("T")
+
+
+@contextlib.contextmanager
+def stop_requests(*, tied: bool) -> Generator[asyncio.Event, None, None]:
+    """An event that is set by SIGINT, by SIGTERM and, `tied`, by the end of standard input."""
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    main_thread = threading.current_thread() is threading.main_thread()
+    numbers = (signal.SIGINT, signal.SIGTERM) if main_thread else ()
+    for number in numbers:
+        loop.add_signal_handler(number, stop.set)
+    if tied:
+        _stop_with_stdin(loop, stop)
+    try:
+        yield stop
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
+
+
+def _stop_with_stdin(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+    def wait_for_end() -> None:
+        with contextlib.suppress(OSError):
+            while os.read(0, 4096):
+                continue
+        with contextlib.suppress(RuntimeError):  # the loop has ended before us
+            loop.call_soon_threadsafe(stop.set)
+
+    threading.Thread(target=wait_for_end, name="stdin", daemon=True).start()
+
+
+def die_with_parent() -> None:
+    """Ask Linux to kill this process when its parent dies; elsewhere end-of-file must do."""
+    if sys.platform != "linux":
+        return
+    parent = os.getppid()
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it died while we asked
+        os._exit(1)
+
+
+class Child:
+    """One of our own commands, running as a process tied to this one."""
+
+    def __init__(
+        self, arguments: Sequence[str], *, log: Path | None = None, secrets: Mapping[str, str] = {}
+    ) -> None:
+        """`arguments` of `crowdgrad`; its output goes to `log`. `secrets` go by environment, where
+        no list of processes shows them."""
+        output: IO[bytes] | int = subprocess.DEVNULL
+        if log is not None:
+            log.parent.mkdir(parents=True, exist_ok=True)
+            output = log.open("ab")
+        self.arguments = list(arguments)
+        self.log = log
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "crowdgrad", *arguments, "--tied"],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=child_environment(secrets),
+                process_group=0 if os.name == "posix" else None,
+            )
+        finally:
+            if not isinstance(output, int):
+                output.close()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def code(self) -> int | None:
+        """Its exit code; None while it runs."""
+        return self._process.poll()
+
+    def kill(self) -> None:
+        """End it rudely, as a power cut would."""
+        self._process.kill()
+        self._process.wait()
+        self._close()
+
+    def ask_to_stop(self) -> None:
+        self._close()
+        if self.code is None:
+            self._process.terminate()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether it ended in time."""
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def last_words(self) -> str:
+        """The end of its log."""
+        if self.log is None or not self.log.exists():
+            return ""
+        lines = self.log.read_text(errors="replace").strip().splitlines()
+        return lines[-1][:300] if lines else ""
+
+    def _close(self) -> None:
+        if self._process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
+
+
+def end_all(children: Sequence[Child], patience_s: float = PATIENCE_S) -> None:
+    """Ask all to stop, wait for all together, kill who did not."""
+    for child in children:
+        child.ask_to_stop()
+    deadline = time.monotonic() + patience_s
+    for child in children:
+        if not child.wait(max(0.0, deadline - time.monotonic())):
+            child.kill()
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """uvloop's where it is installed: same code, quicker sockets."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+def run_async(main: Coroutine[None, None, T]) -> T:
+    """A command's whole asynchronous life."""
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        return runner.run(main)

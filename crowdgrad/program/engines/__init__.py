@@ -1,0 +1,1 @@
+"""What runs a program: `base` is the interface, every other module one engine."""

@@ -1,0 +1,163 @@
+"""Every setting in one table, and the only reader of the environment.
+
+A value comes from the command line, else from the environment (`CROWDGRAD_<NAME>`; empty is the
+same as not set), else from the settings file (`settings.toml` in the home folder), else from the
+default below. The command `crowdgrad settings` prints each with its source.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from crowdgrad.errors import SettingError
+
+ENVIRONMENT_PREFIX = "CROWDGRAD_"
+WORKER_TOKEN_VARIABLE = "CROWDGRAD_WORKER_TOKEN"  # noqa: S105 (a name, not a secret)
+"""How a host hands its own worker the one-time token that makes it worker 0."""
+
+
+def _setting(default: Any, help: str) -> Any:
+    return field(default=default, metadata={"help": help})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    home: Path = _setting(
+        Path("~/.crowdgrad"), "where keys, downloaded data sets and chunks are kept"
+    )
+    matchmaker: str = _setting(
+        "http://127.0.0.1:8700",
+        "the matchmaker that `crowdgrad host` and `crowdgrad work` use unless told otherwise",
+    )
+    name: str = _setting("", "the name others see; empty: one made from the key")
+    cache_mb: int = _setting(4096, "how much disk the chunks of data sets may take")
+    heartbeat_s: float = _setting(
+        2.0, "how often each side of a connection says that it is still there"
+    )
+    silence_s: float = _setting(
+        10.0, "how long a connection may be silent before it is taken for dead"
+    )
+    lease_s: float = _setting(
+        20.0, "how long a volunteer may take for a unit before it is offered to another"
+    )
+    reconnect_s: float = _setting(
+        120.0, "how long a volunteer keeps trying to reach a host that went away"
+    )
+
+    def __post_init__(self) -> None:
+        for name in ("cache_mb", "heartbeat_s", "silence_s", "lease_s", "reconnect_s"):
+            if not 0 < getattr(self, name) < 1e9:
+                raise SettingError(
+                    f"setting {name} is {getattr(self, name)}.", advice="Give a positive number."
+                )
+        if self.silence_s < 2 * self.heartbeat_s:
+            raise SettingError(
+                f"silence_s {self.silence_s} is less than two heartbeats of {self.heartbeat_s} s.",
+                advice="Raise silence_s or lower heartbeat_s.",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sourced:
+    """One setting's value and where it came from."""
+
+    name: str
+    value: str
+    source: str
+    help: str
+
+
+def load(overrides: Mapping[str, object] | None = None) -> Settings:
+    return resolve(overrides or {}, os.environ)[0]
+
+
+def resolve(
+    overrides: Mapping[str, object], environment: Mapping[str, str]
+) -> tuple[Settings, list[Sourced]]:
+    """The settings in force, and each with its source. Raises SettingError."""
+    given = {name: value for name, value in overrides.items() if value is not None}
+    environment = {name: value for name, value in environment.items() if value}
+    home = Path(str(given.get("home") or environment.get("CROWDGRAD_HOME") or Settings().home))
+    file = _expand(home) / "settings.toml"
+    written = _read(file)
+    values: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    for row in fields(Settings):
+        variable = ENVIRONMENT_PREFIX + row.name.upper()
+        for source, table, key in (
+            ("command line", given, row.name),
+            (f"environment {variable}", environment, variable),
+            (str(file), written, row.name),
+        ):
+            if key in table:
+                values[row.name] = _convert(row.name, table[key], source)
+                sources[row.name] = source
+                break
+    values["home"] = _expand(values.get("home", Settings().home))
+    settings = Settings(**values)
+    return settings, [
+        Sourced(
+            name=row.name,
+            value=str(getattr(settings, row.name)),
+            source=sources.get(row.name, "default"),
+            help=row.metadata["help"],
+        )
+        for row in fields(Settings)
+    ]
+
+
+def worker_token() -> str | None:
+    """The token of worker 0, where this process was started as one."""
+    return os.environ.get(WORKER_TOKEN_VARIABLE)
+
+
+def child_environment(extra: Mapping[str, str]) -> dict[str, str]:
+    """The environment for a process we start: ours, without secrets meant for us, plus `extra`."""
+    kept = {name: value for name, value in os.environ.items() if name != WORKER_TOKEN_VARIABLE}
+    return {**kept, **extra}
+
+
+def _expand(home: Path) -> Path:
+    try:
+        return home.expanduser()
+    except RuntimeError as error:
+        raise SettingError(f"home is {home}: {error}", advice="Give a whole path.") from None
+
+
+def _read(file: Path) -> Mapping[str, object]:
+    try:
+        table = tomllib.loads(file.read_text())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise SettingError(
+            f"{file} cannot be read: {error}.", advice="Mend or remove it."
+        ) from None
+    known = {row.name for row in fields(Settings)}
+    unknown = sorted(set(table) - known)
+    if unknown:
+        raise SettingError(
+            f"{file} sets {', '.join(unknown)}, which is no setting.",
+            advice="`crowdgrad settings` lists them all.",
+        )
+    return table
+
+
+def _convert(name: str, value: object, source: str) -> object:
+    default = getattr(Settings(), name)
+    kind = Path if isinstance(default, Path) else type(default)
+    accepted: dict[type, tuple[type, ...]] = {int: (int, str), float: (int, float, str)}
+    try:
+        if isinstance(value, bool) or not isinstance(value, accepted.get(kind, (str, Path))):
+            raise TypeError
+        return kind(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        raise SettingError(
+            f"{source} sets {name} to {value!r}, which is no {kind.__name__}.",
+            advice="`crowdgrad settings` shows the defaults.",
+        ) from None

@@ -1,0 +1,252 @@
+"""The agent: joins a job, fetches what it needs, keeps the trainer busy, comes back when cut off.
+
+A volunteer has `overlap + 1` lanes. Each lane goes round on its own: exchange (my update for your
+next unit), compute, exchange. The trainer computes for one lane at a time, so with two lanes one
+computes while the other's numbers travel; with one lane it is lock-step. The agent never loads an
+engine: numbers pass through memory it shares with the trainer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from crowdgrad.domain.job import Volunteer
+from crowdgrad.domain.work import Unit, Update
+from crowdgrad.errors import (
+    ChildDied,
+    ConnectionLost,
+    CrowdgradError,
+    PeerError,
+    TurnedAway,
+    Unreachable,
+)
+from crowdgrad.net.identity import Identity
+from crowdgrad.net.messages import Admit, Exchange, Finished, GiveBack, Grant, Leave, Wait
+from crowdgrad.net.retry import delay_s
+from crowdgrad.net.transport.base import Connection, Payload
+from crowdgrad.replication.base import Chunks
+from crowdgrad.volunteer.conversation import Conversation
+from crowdgrad.volunteer.events import Event, Watch
+from crowdgrad.volunteer.workshop import Workshop
+
+Connect = Callable[[str, int], Awaitable[Connection]]
+MAX_WAIT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How the work for one job ended."""
+
+    reason: str
+    finished: bool
+    """The host said that the job is over."""
+    samples: int
+    credit: float
+
+
+class Agent:
+    def __init__(
+        self,
+        *,
+        identity: Identity,
+        volunteer: Volunteer,
+        chunks: Chunks,
+        connect: Connect,
+        watch: Watch,
+        random01: Callable[[], float],
+        reconnect_s: float,
+        token: str = "",
+    ) -> None:
+        self._identity = identity
+        self.volunteer = volunteer
+        self._chunks = chunks
+        self._connect = connect
+        self._watch = watch
+        self._random01 = random01
+        self._reconnect_s = reconnect_s
+        self._token = token
+        self._workshop: Workshop | None = None
+        self._leaving = asyncio.Event()
+        self.samples = 0
+        self.accepted = 0
+        self.refused = 0
+
+    def leave(self) -> None:
+        """Finish politely: tell the host, give units back, stop the trainer."""
+        self._leaving.set()
+
+    async def work_for(self, host: str, port: int) -> Outcome:
+        """Work until the job ends, we leave, or the host stays away. Raises CrowdgradError."""
+        attempt, last_contact = 0, time.monotonic()
+        try:
+            while True:
+                try:
+                    conversation, admit = await self._join(host, port)
+                    attempt = 0
+                    return await self._stay(conversation, admit)
+                except TurnedAway:
+                    raise
+                except (PeerError, Unreachable) as error:
+                    now = time.monotonic()
+                    if attempt == 0:
+                        last_contact = now
+                    if self._workshop is None or now - last_contact > self._reconnect_s:
+                        raise
+                    pause = delay_s(attempt, self._random01())
+                    attempt += 1
+                    self._say("trouble", f"{error.message} Trying again in {pause:.1f} s.")
+                    if await self._left_within(pause):
+                        return self._outcome("left while the host was away")
+        finally:
+            if self._workshop is not None:
+                await self._workshop.close()
+                self._workshop = None
+
+    async def _join(self, host: str, port: int) -> tuple[Conversation, Admit]:
+        connection = await self._connect(host, port)
+        conversation = Conversation(connection)
+        try:
+            admit = await conversation.join(self.volunteer, self._identity, token=self._token)
+        except BaseException:
+            connection.close()
+            raise
+        self._say("state", f"Joined “{admit.job.title}” as number {admit.position}.")
+        return conversation, admit
+
+    async def _stay(self, conversation: Conversation, admit: Admit) -> Outcome:
+        """One connection, from admission to its end."""
+        listening = asyncio.create_task(
+            conversation.run(beat_s=admit.heartbeat_s, silence_s=admit.silence_s)
+        )
+        working = asyncio.create_task(self._work(conversation, admit))
+        leaving = asyncio.create_task(self._leaving.wait())
+        tasks: set[asyncio.Task[Finished] | asyncio.Task[None] | asyncio.Task[bool]]
+        tasks = {listening, working, leaving}
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if leaving.done():
+                with contextlib.suppress(PeerError):
+                    await conversation.connection.send(Leave(reason="the volunteer stopped"))
+                return self._outcome("stopped")
+            if not listening.done():  # the work failed: say why before going
+                why = _first_error(working.exception())
+                with contextlib.suppress(PeerError):
+                    await conversation.connection.send(Leave(reason=str(why)[:300]))
+            for error in (t.exception() for t in (listening, working) if t.done()):
+                if error is not None:
+                    raise _first_error(error)
+            finished = await listening
+            return self._outcome(finished.reason, finished)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            conversation.connection.close()
+
+    async def _work(self, conversation: Conversation, admit: Admit) -> None:
+        if self._workshop is not None and self._workshop.job != admit.job:
+            await self._workshop.close()
+            self._workshop = None
+        if self._workshop is None:
+            self._say("state", "Fetching the program and checking it.")
+            self._workshop = await Workshop.open(admit, conversation, self._chunks)
+        self._say("state", f"Working for “{admit.job.title}” ({self._workshop.trainer.engine}).")
+        async with asyncio.TaskGroup() as lanes:
+            for slot in range(self._workshop.slots):
+                lanes.create_task(self._lane(conversation, self._workshop, slot))
+
+    async def _lane(self, conversation: Conversation, shop: Workshop, slot: int) -> None:
+        update: Update | None = None
+        payload: Payload = b""
+        while True:
+            answer = await conversation.exchange(
+                Exchange(update=update, shards=shop.shards_held), payload, shop.parameters(slot)
+            )
+            if update is not None:
+                self._record(update, answer.verdict)
+            update, payload = None, b""
+            if isinstance(answer, Wait):
+                self._say("state", f"Waiting: {answer.reason}.")
+                await asyncio.sleep(min(max(answer.seconds, 0.05), MAX_WAIT_S))
+                continue
+            update = await self._compute(conversation, shop, answer, slot)
+            if update is not None and answer.unit.kind == "train":
+                payload = shop.update(slot)
+
+    async def _compute(
+        self, conversation: Conversation, shop: Workshop, grant: Grant, slot: int
+    ) -> Update | None:
+        unit = grant.unit
+        await shop.need(unit.shard, conversation, self._chunks, self._progress(unit))
+        try:
+            done = await shop.trainer.compute(unit, slot)
+        except ChildDied as error:
+            self._say("trouble", error.message)
+            await conversation.connection.send(GiveBack(unit=unit.id, reason=error.message[:300]))
+            return None
+        return Update(
+            unit=unit.id,
+            base=grant.base,
+            samples=done.samples,
+            loss=done.loss,
+            metrics=done.metrics,
+            compute_s=done.compute_s,
+        )
+
+    def _record(self, update: Update, verdict: str) -> None:
+        if verdict == "accepted":
+            self.accepted += 1
+            self.samples += update.samples
+        else:
+            self.refused += 1
+            self._say("trouble", f"Update of unit {update.unit} not used: {verdict}.")
+        self._watch(
+            Event(
+                kind="unit",
+                text=f"Unit {update.unit}: {update.samples} samples, loss {update.loss:.4f}.",
+                data={"samples": self.samples, "accepted": self.accepted, "loss": update.loss},
+            )
+        )
+
+    def _progress(self, unit: Unit) -> Callable[[int, int], None]:
+        def report(done: int, total: int) -> None:
+            self._watch(
+                Event(
+                    kind="progress",
+                    text=f"Data: shard {unit.shard}, {done} of {total} chunks.",
+                    data={"shard": unit.shard, "done": done, "total": total},
+                )
+            )
+
+        return report
+
+    def _outcome(self, reason: str, finished: Finished | None = None) -> Outcome:
+        return Outcome(
+            reason=reason,
+            finished=finished is not None,
+            samples=finished.samples if finished else self.samples,
+            credit=finished.credit if finished else 0.0,
+        )
+
+    def _say(self, kind: str, text: str) -> None:
+        self._watch(Event(kind=kind, text=text))  # type: ignore[arg-type]
+
+    async def _left_within(self, seconds: float) -> bool:
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._leaving.wait()
+        except TimeoutError:
+            return False
+
+
+def _first_error(error: BaseException | None) -> BaseException:
+    """The cause inside the groups that lanes and fetches put around it."""
+    while isinstance(error, BaseExceptionGroup):
+        lost = [e for e in error.exceptions if not isinstance(e, ConnectionLost)]
+        error = (lost or list(error.exceptions))[0]
+    assert error is not None
+    return error if isinstance(error, CrowdgradError) else RuntimeError(repr(error))

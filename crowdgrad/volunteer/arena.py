@@ -1,0 +1,100 @@
+"""The memory that agent and trainer share: anonymous, inherited, gone with the last of the two.
+
+It is laid out once for a job: the program and the manifest, a slot for each unit in flight
+(parameters in, update out), and a place for every shard this volunteer may be asked to train on.
+Pages that are never touched cost nothing.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+ALIGN = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Region:
+    offset: int
+    bytes: int
+
+    def of(self, memory: memoryview) -> memoryview:
+        return memory[self.offset : self.offset + self.bytes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    parameters: Region
+    update: Region
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Where everything lies."""
+
+    program: Region
+    manifest: Region
+    slots: tuple[Slot, ...]
+    shards: dict[int, Region]
+    total_bytes: int
+
+
+def lay_out(
+    *,
+    program_bytes: int,
+    manifest_bytes: int,
+    vector_bytes: int,
+    slots: int,
+    shard_bytes: Sequence[tuple[int, int]],
+) -> Plan:
+    """`shard_bytes`: (shard number, its bytes) for every shard that may be needed."""
+    at = 0
+
+    def place(size: int) -> Region:
+        nonlocal at
+        region = Region(offset=at, bytes=size)
+        at += -(-size // ALIGN) * ALIGN
+        return region
+
+    return Plan(
+        program=place(program_bytes),
+        manifest=place(manifest_bytes),
+        slots=tuple(
+            Slot(parameters=place(vector_bytes), update=place(vector_bytes)) for _ in range(slots)
+        ),
+        shards={number: place(size) for number, size in shard_bytes},
+        total_bytes=max(at, ALIGN),
+    )
+
+
+class Arena:
+    def __init__(self, fd: int, size: int) -> None:
+        """Map `size` bytes of the file `fd`, which stays the caller's."""
+        self.fd = fd
+        self._map = mmap.mmap(fd, size)
+        self.memory = memoryview(self._map)
+
+    @classmethod
+    def make(cls, size: int) -> Arena:
+        fd = _anonymous_file()
+        os.ftruncate(fd, size)
+        return cls(fd, size)
+
+    def close(self) -> None:
+        """Give the memory back. Views that are still in use keep their pages until they go."""
+        self.memory.release()
+        try:
+            self._map.close()
+        except BufferError:  # a payload is still being written; the mapping goes with its last view
+            self._map = mmap.mmap(-1, 1)
+        os.close(self.fd)
+
+
+def _anonymous_file() -> int:
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("crowdgrad", os.MFD_CLOEXEC)
+    with tempfile.TemporaryFile(prefix="crowdgrad-") as file:  # no memfd outside Linux
+        return os.dup(file.fileno())

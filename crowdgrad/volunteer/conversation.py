@@ -1,0 +1,135 @@
+"""One connection to a host: questions out, answers to whoever asked.
+
+Exchanges are answered in the order in which they were sent; blobs by their hash. The host may speak
+unasked (roster, finished). Payloads land where they are used: parameters in the slot of the
+exchange that waits for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from crowdgrad.domain.data import ChunkHash
+from crowdgrad.domain.job import Volunteer
+from crowdgrad.errors import ConnectionLost, CrowdgradError, FrameError, TurnedAway
+from crowdgrad.net import handshake
+from crowdgrad.net.heartbeat import keep_alive
+from crowdgrad.net.identity import Identity
+from crowdgrad.net.messages import (
+    Admit,
+    Blob,
+    Exchange,
+    Finished,
+    Get,
+    Grant,
+    Heartbeat,
+    Join,
+    Message,
+    Problem,
+    RosterChanged,
+    Wait,
+)
+from crowdgrad.net.transport.base import Connection, Payload
+
+Answer = Grant | Wait
+
+
+class Conversation:
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.finished: Finished | None = None
+        self.members = 0
+        self._exchanges: deque[tuple[memoryview, asyncio.Future[Answer]]] = deque()
+        self._blobs: dict[ChunkHash, tuple[int, asyncio.Future[bytes]]] = {}
+        connection.set_sink(self._sink)
+
+    async def join(self, volunteer: Volunteer, identity: Identity, *, token: str = "") -> Admit:
+        """Raises TurnedAway or another PeerError."""
+        welcome = await handshake.greet(self.connection, volunteer.software)
+        await self.connection.send(
+            Join(
+                volunteer=volunteer,
+                key=identity.public,
+                signature=identity.sign(welcome.challenge),
+                token=token,
+            )
+        )
+        message = await handshake.hear(self.connection)
+        if isinstance(message, Problem):
+            raise TurnedAway(f"The host says: {message.message}", advice=message.advice)
+        if not isinstance(message, Admit):
+            raise FrameError(f"Expected to be admitted, heard {type(message).__name__}.")
+        return message
+
+    async def run(self, *, beat_s: float, silence_s: float) -> Finished:
+        """Listen until the job is over. Raises PeerError when the connection ends before."""
+        beats = asyncio.create_task(keep_alive(self.connection, beat_s=beat_s, silence_s=silence_s))
+        try:
+            while self.finished is None:
+                message, payload = await self.connection.receive()
+                self._route(message, payload)
+            return self.finished
+        except CrowdgradError as error:
+            self._fail(error)
+            raise
+        finally:
+            beats.cancel()
+            self._fail(ConnectionLost("The conversation is over."))
+
+    async def get(self, wanted: ChunkHash, size: int) -> bytes:
+        """The bytes with that hash, of exactly that size; the caller verifies the hash."""
+        if wanted in self._blobs:
+            return await asyncio.shield(self._blobs[wanted][1])
+        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._blobs[wanted] = (size, future)
+        await self.connection.send(Get(hash=wanted))
+        return await future
+
+    async def exchange(self, ask: Exchange, payload: Payload, into: memoryview) -> Answer:
+        """`into` receives the parameters of a Grant."""
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._exchanges.append((into, future))
+        await self.connection.send(ask, payload)
+        return await future
+
+    def _sink(self, message: Message, length: int) -> memoryview:
+        if isinstance(message, Grant) and self._exchanges:
+            into = self._exchanges[0][0]
+            if len(into) == length:
+                return into
+        if isinstance(message, Blob) and self._blobs.get(message.hash, (-1,))[0] == length:
+            return memoryview(bytearray(length))
+        raise FrameError(f"A {type(message).__name__} came with {length} unexpected bytes.")
+
+    def _route(self, message: Message, payload: memoryview) -> None:
+        if isinstance(message, Grant | Wait):
+            if not self._exchanges:
+                raise FrameError("An answer to a question nobody asked.")
+            _, waiting = self._exchanges.popleft()
+            if not waiting.done():
+                waiting.set_result(message)
+        elif isinstance(message, Blob):
+            _, blob = self._blobs.pop(message.hash, (0, None))
+            if blob is not None and not blob.done():
+                blob.set_result(bytes(payload))
+        elif isinstance(message, Finished):
+            self.finished = message
+        elif isinstance(message, RosterChanged):
+            self.members = len(message.roster.members)
+        elif isinstance(message, Problem):
+            raise TurnedAway(f"The host says: {message.message}", advice=message.advice)
+        elif not isinstance(message, Heartbeat):
+            raise FrameError(f"A host does not say {type(message).__name__}.")
+
+    def _fail(self, error: CrowdgradError) -> None:
+        futures: list[asyncio.Future[Answer] | asyncio.Future[bytes]] = [
+            future for _, future in self._exchanges
+        ]
+        futures.extend(future for _, future in self._blobs.values())
+        for future in futures:
+            if not future.done():
+                future.set_exception(error)
+                future.exception()  # whoever waits still gets it; nobody waiting is no news
+        self._exchanges.clear()
+        self._blobs.clear()

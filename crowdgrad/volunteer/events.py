@@ -1,0 +1,20 @@
+"""What a volunteer tells the person (or script) watching it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+Kind = Literal["state", "progress", "unit", "trouble", "end"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    kind: Kind
+    text: str
+    """One sentence in plain words."""
+    data: dict[str, str | int | float] = field(default_factory=dict)
+
+
+Watch = Callable[[Event], None]

@@ -1,0 +1,142 @@
+"""A volunteer at work: find a job (an address, a code, or whoever needs help), work, look again."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Coroutine
+from dataclasses import dataclass
+
+from crowdgrad.domain.matching import as_code
+from crowdgrad.errors import ChildDied, PeerError, TargetError, Unreachable
+from crowdgrad.net import identity
+from crowdgrad.net.matchmaker import Match, wait_for_job
+from crowdgrad.net.transport import tcp
+from crowdgrad.replication.store import ChunkStore
+from crowdgrad.settings import Settings
+from crowdgrad.volunteer.agent import Agent, Outcome
+from crowdgrad.volunteer.events import Event, Watch
+from crowdgrad.volunteer.probe import describe
+
+POLITE_S = 1.0
+"""How long saying goodbye may take."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    target: str | None
+    """HOST:PORT, a job's code or id, or None for whoever needs help."""
+    guest: bool = False
+    """Use a key for this process only."""
+    once: bool = False
+    """End after the first job, as one does who named it."""
+    token: str = ""
+    """Of the host's own worker."""
+
+
+def address_of(target: str | None) -> tuple[str, int] | None:
+    """The address a target names, if it is one. Raises TargetError for a port that is none."""
+    host, colon, port = (target or "").rpartition(":")
+    if not colon:
+        return None
+    if not (port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16 and host):
+        raise TargetError(
+            f"{target!r} is not an address.", advice="Write HOST:PORT, e.g. 192.0.2.7:8701."
+        )
+    return host.strip("[]"), int(port)
+
+
+def _check_name(target: str) -> None:
+    if as_code(target) is None and not target.replace("-", "").isalnum():
+        raise TargetError(
+            f"{target!r} is neither an address nor a job's code.",
+            advice="Write HOST:PORT, or the code the host shows, e.g. K7Q-2MP.",
+        )
+
+
+async def work(
+    options: Options, settings: Settings, stop: asyncio.Event, watch: Watch
+) -> list[Outcome]:
+    """Work until there is nothing left to do or `stop` is set. Raises CrowdgradError."""
+    address = address_of(options.target)
+    if address is None and options.target is not None:
+        _check_name(options.target)
+    key = identity.guest() if options.guest else identity.load_or_make(settings.home)
+    agent = Agent(
+        identity=key,
+        volunteer=describe(key, settings.name),
+        chunks=ChunkStore(settings.home / "chunks", settings.cache_mb << 20),
+        connect=tcp.connect,
+        watch=watch,
+        random01=random.random,
+        reconnect_s=settings.reconnect_s,
+        token=options.token,
+    )
+    return await _until_stopped(_jobs(agent, address, options, settings, watch), agent, stop)
+
+
+async def _jobs(
+    agent: Agent,
+    address: tuple[str, int] | None,
+    options: Options,
+    settings: Settings,
+    watch: Watch,
+) -> list[Outcome]:
+    if address is not None:
+        return [await agent.work_for(*address)]
+    outcomes: list[Outcome] = []
+    match: Match | None = None
+    try:
+        while True:
+            match = await _next_match(match, agent, options, settings, watch)
+            watch(Event(kind="state", text=f"Matched with “{match.listing.offer.title}”."))
+            outcome = await _work_for(match, agent, watch)
+            if outcome is not None:
+                outcomes.append(outcome)
+                if options.once or options.target or outcome.reason == "stopped":
+                    return outcomes
+    finally:
+        if match is not None:
+            await match.presence.close()
+
+
+async def _work_for(match: Match, agent: Agent, watch: Watch) -> Outcome | None:
+    """None when this job is not to be had: the next one may be."""
+    address = address_of(match.listing.offer.address)
+    assert address is not None
+    try:
+        return await agent.work_for(*address)
+    except (PeerError, Unreachable, ChildDied) as error:
+        watch(Event(kind="trouble", text=str(error)))
+        return None
+
+
+async def _next_match(
+    match: Match | None, agent: Agent, options: Options, settings: Settings, watch: Watch
+) -> Match:
+    if match is not None:
+        return await match.presence.next_job()
+    return await wait_for_job(
+        settings.matchmaker,
+        agent.volunteer,
+        wants=options.target,
+        on_waiting=lambda reason: watch(Event(kind="state", text=reason)),
+    )
+
+
+async def _until_stopped(
+    working: Coroutine[None, None, list[Outcome]], agent: Agent, stop: asyncio.Event
+) -> list[Outcome]:
+    task = asyncio.create_task(working)
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({task, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            agent.leave()
+            await asyncio.wait({task}, timeout=POLITE_S)
+        if not task.done():  # it was waiting for a match, or its host does not answer
+            task.cancel()
+            await asyncio.wait({task})
+        return [] if task.cancelled() else task.result()
+    finally:
+        stopping.cancel()

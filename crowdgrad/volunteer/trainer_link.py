@@ -1,0 +1,144 @@
+"""The agent's side of the trainer: start it, give it one unit at a time, notice when it dies."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+
+from crowdgrad.domain.work import Unit
+from crowdgrad.errors import ChildDied, CrowdgradError, MessageError, ProgramRefused, tree
+from crowdgrad.volunteer import talk
+from crowdgrad.volunteer.arena import Arena
+
+MAX_DEATHS = 3
+START_S = 60.0
+STDERR_KEPT = 2000
+
+
+class TrainerLink:
+    """One trainer process, replaced when it dies. `compute` calls wait for each other."""
+
+    def __init__(self, arena: Arena, setup: talk.Setup) -> None:
+        self._arena = arena
+        self._setup = setup
+        self._process: asyncio.subprocess.Process | None = None
+        self._turn = asyncio.Lock()
+        self._errors: asyncio.Task[bytes] | None = None
+        self._tasks: set[asyncio.Task[talk.Computed]] = set()
+        self._closing = False
+        self.deaths = 0
+        self.engine = ""
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process is not None else None
+
+    async def start(self) -> None:
+        """Raises ProgramRefused or ChildDied."""
+        async with self._turn:
+            await self._start()
+
+    async def compute(self, unit: Unit, slot: int) -> talk.Computed:
+        """Raises ChildDied (the next call starts a new trainer) or what the trainer reports.
+
+        A caller that is cancelled goes at once; the trainer still finishes the unit before it takes
+        the next, so question and answer on the pipe never fall out of step.
+        """
+        task = asyncio.create_task(self._compute(unit, slot))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return await asyncio.shield(task)
+
+    async def close(self) -> None:
+        self._closing = True
+        await self._end()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _compute(self, unit: Unit, slot: int) -> talk.Computed:
+        async with self._turn:
+            if self._process is None:
+                await self._start()
+            answer = await self._ask(talk.Compute(unit=unit, slot=slot))
+        if not isinstance(answer, talk.Computed) or answer.unit != unit.id:
+            raise MessageError(f"The trainer answered unit {unit.id} with {answer}.")
+        return answer
+
+    async def _start(self) -> None:
+        if self._closing:
+            raise ChildDied("The trainer is being stopped.")
+        if self.deaths >= MAX_DEATHS:
+            raise ChildDied(
+                f"The trainer died {self.deaths} times on this job.",
+                advice="This machine will not work on it any more.",
+            )
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "crowdgrad.volunteer.trainer", str(self._arena.fd),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            pass_fds=(self._arena.fd,),
+        )  # fmt: skip
+        assert self._process.stderr is not None
+        self._errors = asyncio.create_task(_tail(self._process.stderr))
+        async with asyncio.timeout(START_S):
+            answer = await self._ask(self._setup)
+        if not isinstance(answer, talk.Ready):
+            raise MessageError(f"The trainer began with {answer}.")
+        self.engine = answer.engine
+
+    async def _ask(self, message: talk.ToTrainer) -> talk.ToAgent:
+        assert self._process is not None
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        try:
+            stdin.write(talk.encode(message))
+            head = await stdout.readexactly(talk.LENGTH.size)
+            answer = talk.decode_for_agent(await stdout.readexactly(talk.body_length(head)))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            raise await self._died() from None
+        if isinstance(answer, talk.Failed):
+            raise _as_error(answer)
+        return answer
+
+    async def _died(self) -> ChildDied:
+        self.deaths += 1
+        process = self._process
+        assert process is not None
+        said = (await self._errors) if self._errors is not None else b""
+        code = await self._end()
+        last = said.decode(errors="replace").strip().splitlines()[-1:]
+        return ChildDied(
+            f"The trainer (process {process.pid}) ended with code {code}"
+            + (f": {last[0][:200]}." if last else "."),
+            advice="A new one is started; the unit goes to somebody else.",
+        )
+
+    def _kill(self) -> None:
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+            self._process = None
+
+    async def _end(self) -> int | None:
+        process = self._process
+        self._kill()
+        if process is None:
+            return None
+        code = await process.wait()
+        if self._errors is not None:
+            await asyncio.gather(self._errors, return_exceptions=True)
+        return code
+
+
+async def _tail(stream: asyncio.StreamReader) -> bytes:
+    kept = b""
+    while block := await stream.read(4096):
+        kept = (kept + block)[-STDERR_KEPT:]
+    return kept
+
+
+def _as_error(failure: talk.Failed) -> CrowdgradError:
+    kind = next((error for error in tree() if error.code == failure.code), ProgramRefused)
+    return kind(failure.message, advice=failure.advice)

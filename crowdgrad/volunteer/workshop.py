@@ -1,0 +1,152 @@
+"""Everything a volunteer holds for one job: program, data, shared memory and the trainer.
+
+It outlives connections: a volunteer that reconnects goes on with what it has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable
+
+from crowdgrad.data.shards import decode_manifest
+from crowdgrad.domain.data import ChunkHash, Manifest
+from crowdgrad.domain.job import Job
+from crowdgrad.errors import DataAltered
+from crowdgrad.net.messages import Admit
+from crowdgrad.program.artifact import decode
+from crowdgrad.replication.base import Chunks
+from crowdgrad.volunteer import talk
+from crowdgrad.volunteer.arena import Arena, lay_out
+from crowdgrad.volunteer.conversation import Conversation
+from crowdgrad.volunteer.trainer_link import TrainerLink
+
+MAX_PROGRAM_BYTES = 8 << 20
+MAX_MANIFEST_BYTES = 64 << 20
+CHUNKS_AT_ONCE = 4
+
+
+class Workshop:
+    def __init__(
+        self, *, job: Job, manifest: Manifest, arena: Arena, trainer: TrainerLink, setup: talk.Setup
+    ) -> None:
+        self.job = job
+        self.trainer = trainer
+        self._manifest = manifest
+        self._arena = arena
+        self._setup = setup
+        self._shards: dict[int, asyncio.Task[None]] = {}
+
+    @classmethod
+    async def open(cls, admit: Admit, talk_to: Conversation, chunks: Chunks) -> Workshop:
+        """Fetch program and manifest, lay out the memory, start the trainer."""
+        job = admit.job
+        _bound("program", admit.program_bytes, MAX_PROGRAM_BYTES)
+        _bound("manifest", admit.manifest_bytes, MAX_MANIFEST_BYTES)
+        program_bytes = await _fetch(talk_to, chunks, job.program, admit.program_bytes)
+        manifest_bytes = await _fetch(talk_to, chunks, job.manifest, admit.manifest_bytes)
+        manifest = decode_manifest(manifest_bytes)
+        spec = decode(program_bytes).spec
+        mine = range(len(manifest.shards)) if admit.position == 0 else manifest.numbers("train")
+        layout = lay_out(
+            program_bytes=len(program_bytes),
+            manifest_bytes=len(manifest_bytes),
+            vector_bytes=spec.vector_bytes,
+            slots=job.local.overlap + 1,
+            shard_bytes=[(number, manifest.shards[number].bytes) for number in mine],
+        )
+        arena = Arena.make(layout.total_bytes)
+        layout.program.of(arena.memory)[:] = program_bytes
+        layout.manifest.of(arena.memory)[:] = manifest_bytes
+        setup = talk.Setup(plan=layout, local=job.local, seed=job.seed, threads=1)
+        trainer = TrainerLink(arena, setup)
+        workshop = cls(job=job, manifest=manifest, arena=arena, trainer=trainer, setup=setup)
+        try:
+            await trainer.start()
+        except BaseException:
+            await workshop.close()
+            raise
+        return workshop
+
+    @property
+    def slots(self) -> int:
+        return len(self._setup.plan.slots)
+
+    @property
+    def shards_held(self) -> tuple[int, ...]:
+        return tuple(
+            number
+            for number, task in self._shards.items()
+            if task.done() and not task.cancelled() and task.exception() is None
+        )
+
+    def parameters(self, slot: int) -> memoryview:
+        return self._setup.plan.slots[slot].parameters.of(self._arena.memory)
+
+    def update(self, slot: int) -> memoryview:
+        return self._setup.plan.slots[slot].update.of(self._arena.memory)
+
+    async def need(
+        self,
+        shard: int,
+        talk_to: Conversation,
+        chunks: Chunks,
+        progress: Callable[[int, int], None],
+    ) -> None:
+        """Have a shard's records in the arena; several callers share one fetch."""
+        task = self._shards.get(shard)
+        if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
+            task = asyncio.create_task(self._load(shard, talk_to, chunks, progress))
+            self._shards[shard] = task
+        await asyncio.shield(task)
+
+    async def _load(
+        self,
+        shard: int,
+        talk_to: Conversation,
+        chunks: Chunks,
+        progress: Callable[[int, int], None],
+    ) -> None:
+        region = self._setup.plan.shards[shard].of(self._arena.memory)
+        at = done = 0
+        wanted = self._manifest.shards[shard].chunks
+        gate = asyncio.Semaphore(CHUNKS_AT_ONCE)
+
+        async def place(where: int, name: ChunkHash, size: int) -> None:
+            nonlocal done
+            async with gate:
+                region[where : where + size] = await _fetch(talk_to, chunks, name, size)
+            done += 1
+            progress(done, len(wanted))
+
+        async with asyncio.TaskGroup() as group:
+            for chunk in wanted:
+                group.create_task(place(at, chunk.hash, chunk.bytes))
+                at += chunk.bytes
+
+    async def close(self) -> None:
+        for task in self._shards.values():
+            task.cancel()
+        await asyncio.gather(*self._shards.values(), return_exceptions=True)
+        await self.trainer.close()
+        self._arena.close()
+
+
+def _bound(what: str, size: int, limit: int) -> None:
+    if not 0 < size <= limit:
+        raise DataAltered(f"The {what} is said to have {size} bytes; at most {limit} are taken.")
+
+
+async def _fetch(talk_to: Conversation, chunks: Chunks, name: ChunkHash, size: int) -> bytes:
+    """From our own store, else from the host; verified either way."""
+    kept = await asyncio.to_thread(chunks.get, name)
+    if kept is not None and len(kept) == size:
+        return kept
+    data = await talk_to.get(name, size)
+    if hashlib.sha256(data).hexdigest() != name:
+        raise DataAltered(
+            f"The host sent {size} bytes that do not match their hash {name[:12]}….",
+            advice="Tell the host: its data has been altered.",
+        )
+    await asyncio.to_thread(chunks.put, name, data)
+    return data

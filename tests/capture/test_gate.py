@@ -1,0 +1,99 @@
+"""The gate finds what exporters get wrong silently."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from onnx import helper, numpy_helper
+from torch import nn
+
+from crowdgrad.capture.capture import Captured, capture
+from crowdgrad.capture.fields import readers
+from crowdgrad.capture.gate import BOUND, Subject, pass_gate
+from crowdgrad.capture.task import Task, accuracy
+from crowdgrad.errors import GateError
+
+torch.manual_seed(2)
+MODEL = nn.Sequential(nn.Linear(8, 6), nn.ReLU(), nn.Dropout(0.4), nn.Linear(6, 5))
+TASK = Task(
+    MODEL,
+    nn.functional.cross_entropy,
+    inputs=(torch.randn(6, 8),),
+    targets=(torch.tensor([0, 1, 2, 3, 4, 0]),),
+)
+SUBJECT = Subject(
+    model=MODEL, loss=TASK.loss, metrics={"accuracy": accuracy}, readers=readers(TASK, None)
+)
+
+
+@pytest.fixture(scope="module")
+def captured() -> Captured:
+    return capture(TASK)
+
+
+def scaled(data: bytes, output: str, factor: float) -> bytes:
+    """The graph with one output multiplied."""
+    model = onnx.ModelProto.FromString(data)
+    for node in model.graph.node:
+        for index, name in enumerate(node.output):
+            if name == output:
+                node.output[index] = "hidden"
+    assert any("hidden" in node.output for node in model.graph.node)
+    constant = numpy_helper.from_array(np.float32(factor).reshape(()), "factor")
+    model.graph.initializer.append(constant)
+    model.graph.node.append(helper.make_node("Mul", ["hidden", "factor"], [output]))
+    return model.SerializeToString()
+
+
+def test_the_captured_program_passes_again(captured):
+    assert pass_gate(captured.program, captured.parameters, SUBJECT) < BOUND
+
+
+@pytest.mark.parametrize(
+    ("graph", "output", "named"),
+    [
+        ("gradient", "g:0.weight", "gradient of '0.weight'"),
+        ("gradient", "g:3.bias", "gradient of '3.bias'"),
+        ("gradient", "loss", "the loss"),
+        ("forward", "loss", "the evaluation loss"),
+        ("forward", "m:accuracy", "the metric accuracy"),
+        ("forward", "y:0", "the output 0"),
+    ],
+)
+def test_a_planted_error_is_found_and_named(captured, graph, output, named):
+    wrong = scaled(getattr(captured.program, graph), output, 1.001)
+    program = replace(captured.program, **{graph: wrong})
+    with pytest.raises(GateError, match=named):
+        pass_gate(program, captured.parameters, SUBJECT)
+
+
+def test_dropout_left_out_is_found(captured):
+    # As torch drops inter-layer dropout of recurrent nets on export: the graph ignores its noise.
+    model = onnx.ModelProto.FromString(captured.program.gradient)
+    for node in model.graph.node:
+        for index, name in enumerate(node.input):
+            if name == "z:noise0":
+                node.input[index] = "ones"
+    ones = helper.make_node(
+        "ConstantOfShape",
+        ["shape"],
+        ["ones"],
+        value=numpy_helper.from_array(np.ones(1, np.float32)),
+    )
+    model.graph.node.insert(0, ones)
+    model.graph.node.insert(0, helper.make_node("Shape", ["z:noise0"], ["shape"]))
+    program = replace(captured.program, gradient=model.SerializeToString())
+    with pytest.raises(GateError):
+        pass_gate(program, captured.parameters, SUBJECT)
+
+
+def test_numbers_that_are_not_finite_never_pass(captured):
+    program = replace(
+        captured.program, gradient=scaled(captured.program.gradient, "g:0.bias", float("nan"))
+    )
+    with pytest.raises(GateError, match=r"gradient of '0\.bias'"):
+        pass_gate(program, captured.parameters, SUBJECT)

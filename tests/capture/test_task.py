@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from crowdgrad.capture.task import Task, accuracy, resolve_metrics
+from crowdgrad.errors import TaskError
+
+X, Y = torch.randn(4, 3), torch.tensor([0, 1, 0, 1])
+
+
+def task(**changes) -> Task:
+    given = dict(model=nn.Linear(3, 2), loss=nn.functional.cross_entropy, inputs=(X,), targets=(Y,))
+    return Task(**{**given, **changes})
+
+
+def test_a_lone_tensor_and_a_list_are_taken_for_tuples():
+    made = task(inputs=X, targets=[Y])
+    assert [len(made.inputs), len(made.targets)] == [1, 1]
+    assert all(map(torch.equal, made.example, (X, Y)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"model": lambda x: x}, "not a torch.nn.Module"),
+        ({"loss": None}, "not a function"),
+        ({"inputs": ()}, "no example inputs"),
+        ({"inputs": (1.0,)}, "not float"),
+        ({"inputs": (torch.tensor(1.0),)}, "batch dimension first"),
+        ({"targets": (Y[:2],)}, "batch sizes"),
+        ({"inputs": (X[:0],), "targets": (Y[:0],)}, "batch sizes"),
+        ({"inputs": (X.to("meta"),)}, "lie on meta"),
+    ],
+)
+def test_an_example_that_makes_no_sense_is_refused(changes, reason):
+    with pytest.raises(TaskError, match=reason):
+        task(**changes)
+
+
+def test_accuracy_is_the_default_metric_of_classifications_only():
+    output = torch.randn(4, 2)
+    assert resolve_metrics(task(), output) == {"accuracy": accuracy}
+    assert resolve_metrics(task(metrics={}), output) == {}
+    assert resolve_metrics(task(metrics={"mine": accuracy}), output) == {"mine": accuracy}
+    assert resolve_metrics(task(targets=(torch.randn(4),)), output) == {}
+    assert resolve_metrics(task(targets=()), output) == {}
+    assert resolve_metrics(task(), torch.randn(4)) == {}
+
+
+def test_accuracy_counts_the_largest_output():
+    outputs = torch.tensor([[1.0, 2.0], [3.0, 0.0], [0.0, 1.0], [5.0, 1.0]])
+    assert accuracy(outputs, torch.tensor([1, 0, 0, 1])) == 0.5

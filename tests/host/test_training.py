@@ -1,0 +1,249 @@
+"""What becomes of updates, when evaluations happen, and how a job ends."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import numpy as np
+import pytest
+
+from crowdgrad.domain.work import Unit, Update, Version
+from crowdgrad.host.ledger import Contribution
+from crowdgrad.host.training import Training
+from tests.host import small
+
+
+def updated(unit: Unit, base: Version, **changes: Any) -> Update:
+    fields = {"samples": SAMPLES[unit.first_batch], "loss": 1.0, "metrics": {}, "compute_s": 0.1}
+    return Update(unit=unit.id, base=base, **(fields | changes))
+
+
+SAMPLES = {0: 8, 1: 8, 2: 9, 3: 10, 4: 10}
+ONES = np.ones(small.SIZE, np.float32)
+
+
+def asynchronous(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    def run() -> None:
+        asyncio.run(test())
+
+    run.__name__, run.__doc__ = test.__name__, test.__doc__
+    return run
+
+
+def leased(training: Training, who: Contribution, now: float = 0.0) -> tuple[Unit, Version]:
+    base = training.parameters.version
+    unit, reason = training.lease(now, who, (), base)
+    assert unit is not None, reason
+    return unit, base
+
+
+@asynchronous
+async def test_an_accepted_update_changes_the_parameters_once() -> None:
+    training = small.training()
+    ada = training.join(0.0, small.volunteer("ada"), own=False)
+    unit, base = leased(training, ada)
+    assert await training.take(1.0, ada, updated(unit, base), ONES.copy()) == "accepted"
+    assert await training.take(1.0, ada, updated(unit, base), ONES.copy()) == "already_done"
+    vector, version = await training.parameters.copy()
+    assert vector.tolist() == [-0.5] * small.SIZE
+    assert version.count == 1
+    assert (ada.units, ada.samples, ada.refused) == (
+        1,
+        SAMPLES[unit.first_batch],
+        {"already_done": 1},
+    )
+    assert ada.credit == 10.0 * ada.samples
+
+
+@pytest.mark.parametrize(
+    ("changes", "vector", "verdict"),
+    [
+        ({}, np.array([1, np.nan, 1], np.float32), "not_finite"),
+        ({}, np.array([1, np.inf, 1], np.float32), "not_finite"),
+        ({"loss": math.nan}, ONES, "not_finite"),
+        ({"samples": 3}, ONES, "wrong_samples"),
+        ({"base": Version(incarnation=0, count=3)}, ONES, "wrong_base"),
+        ({"base": Version(incarnation=1, count=0)}, ONES, "other_incarnation"),
+        ({}, None, "no_vector"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_and_changes_nothing(
+    changes: dict[str, Any], vector: np.ndarray | None, verdict: str
+) -> None:
+    async def scenario() -> None:
+        training = small.training()
+        eve = training.join(0.0, small.volunteer("eve"), own=False)
+        unit, base = leased(training, eve)
+        update = updated(unit, changes.pop("base", base), **changes)
+        assert (await training.take(1.0, eve, update, vector)).startswith(verdict)
+        assert training.parameters.version.count == 0
+        assert (await training.parameters.copy())[0].tolist() == [0.0] * small.SIZE
+        assert sum(eve.refused.values()) == 1
+        assert training.phase == "training"
+
+    asyncio.run(scenario())
+
+
+@asynchronous
+async def test_a_refused_unit_goes_to_another() -> None:
+    training = small.training()
+    eve = training.join(0.0, small.volunteer("eve"), own=False)
+    ada = training.join(0.0, small.volunteer("ada"), own=False)
+    unit, base = leased(training, eve)
+    await training.take(1.0, eve, updated(unit, base), np.full(3, np.nan, np.float32))
+    again, base = leased(training, ada)
+    assert again == unit
+    assert await training.take(1.0, ada, updated(unit, base), ONES.copy()) == "accepted"
+
+
+@asynchronous
+async def test_staleness_is_the_number_of_changes_since_the_pull() -> None:
+    training = small.training()
+    ada = training.join(0.0, small.volunteer("ada"), own=False)
+    pulled = [leased(training, ada) for _ in range(3)]
+    for unit, base in pulled:
+        await training.take(1.0, ada, updated(unit, base), ONES.copy())
+    assert dict(training.staleness) == {0: 1, 1: 1, 2: 1}
+
+
+async def evaluate(training: Training, own: Contribution, accuracy: float, now: float) -> Unit:
+    """Let worker 0 do the evaluation that is due."""
+    await training.tick(now)
+    unit, reason = training.lease(now, own, (), training.parameters.version)
+    assert reason == "evaluation"
+    assert unit is not None
+    assert training.evaluation.round is not None
+    update = updated(
+        unit, training.evaluation.round.version, samples=12, metrics={"accuracy": accuracy}
+    )
+    assert await training.take(now, own, update, None) == "accepted"
+    await training.tick(now)
+    return unit
+
+
+async def train_one(training: Training, who: Contribution, now: float) -> None:
+    unit, base = leased(training, who, now)
+    assert await training.take(now, who, updated(unit, base), ONES.copy()) == "accepted"
+
+
+@asynchronous
+async def test_the_best_parameters_are_kept_and_tested_once() -> None:
+    training = small.training()
+    own = training.join(0.0, small.volunteer("own"), own=True)
+    ada = training.join(0.0, small.volunteer("ada"), own=False)
+    await train_one(training, ada, 1.0)
+    await evaluate(training, own, 0.9, 2.0)
+    best, _ = await training.parameters.copy()
+    for _ in range(9):
+        await train_one(training, ada, 3.0)
+    await training.tick(4.0)
+    assert training.phase == "validating"
+    await evaluate(training, own, 0.5, 4.0)
+    assert training.phase == "testing"
+    tested = await evaluate(training, own, 0.8, 5.0)
+    assert tested.kind == "test"
+    assert training.phase == "over"
+    assert training.ending is not None
+    assert training.ending.state == "finished"
+    assert (await training.result()).tolist() == best.tolist()
+    assert training.tested is not None
+    assert training.tested.metrics == pytest.approx({"accuracy": 0.8})
+    assert [s.metrics["accuracy"] for s in training.history] == pytest.approx([0.9, 0.5])
+
+
+@asynchronous
+async def test_only_the_hosts_own_worker_evaluates() -> None:
+    training = small.training()
+    training.join(0.0, small.volunteer("own"), own=True)
+    eve = training.join(0.0, small.volunteer("eve"), own=False)
+    await train_one(training, eve, 1.0)
+    await training.tick(2.0)
+    unit, _ = training.lease(2.0, eve, (), training.parameters.version)
+    assert unit is not None
+    assert unit.kind == "train"
+    round_ = training.evaluation.round
+    assert round_ is not None
+    lie = round_.book.lease(2.0, eve.volunteer.id, round_.version)[0]
+    assert lie is not None
+    update = updated(lie, round_.version, samples=12, metrics={"accuracy": 1.0})
+    assert await training.take(2.0, eve, update, None) == "not_yours"
+
+
+@asynchronous
+async def test_the_target_ends_training_early_and_late_updates_are_nobodys_fault() -> None:
+    training = small.training(the_job=small.job(epochs=100, target=0.9))
+    own = training.join(0.0, small.volunteer("own"), own=True)
+    ada = training.join(0.0, small.volunteer("ada"), own=False)
+    await train_one(training, ada, 1.0)
+    unit, base = leased(training, ada, 1.0)
+    await evaluate(training, own, 0.95, 2.0)
+    assert training.phase == "testing"
+    assert await training.take(2.0, ada, updated(unit, base), ONES.copy()) == "over"
+    assert ada.refused == {}
+    assert training.ending is not None
+    assert "target of 0.9" in training.ending.reason
+
+
+@asynchronous
+async def test_time_ends_training() -> None:
+    training = small.training(the_job=small.job(epochs=100, minutes=1))
+    ada = training.join(0.0, small.volunteer("ada"), own=False)
+    await train_one(training, ada, 10.0)
+    await training.tick(69.0)
+    assert training.phase == "training"
+    await training.tick(70.0)
+    assert training.ending is not None
+    assert training.ending.reason == "60 seconds have passed"
+
+
+@asynchronous
+async def test_divergence_ends_the_job_and_blames_nobody() -> None:
+    training = small.training()
+    own = training.join(0.0, small.volunteer("own"), own=True)
+    await train_one(training, own, 1.0)
+    await evaluate(training, own, 0.7, 2.0)
+    best, _ = await training.parameters.copy()
+    unit, base = leased(training, own, 3.0)
+    await training.take(3.0, own, updated(unit, base, loss=math.inf), ONES.copy())
+    assert training.ending is not None
+    assert training.ending.state == "failed"
+    assert "smaller learning rate" in training.ending.reason
+    assert (await training.result()).tolist() == best.tolist()
+
+
+@asynchronous
+async def test_without_validation_and_test_splits_the_last_parameters_are_the_result() -> None:
+    data, _ = small.manifest(validation=False, test=False)
+    training = small.training(data=data, the_job=small.job(epochs=1, of=data))
+    ada = training.join(0.0, small.volunteer("ada"), own=False)
+    for _ in range(small.TRAIN_BATCHES):
+        await train_one(training, ada, 1.0)
+    await training.tick(2.0)
+    assert training.phase == "over"
+    assert (await training.result()).tolist() == [-2.5] * small.SIZE
+
+
+@asynchronous
+async def test_stopping_keeps_what_there_is() -> None:
+    training = small.training()
+    ada = training.join(0.0, small.volunteer("ada"), own=False)
+    await train_one(training, ada, 1.0)
+    training.stop("Ctrl-C")
+    assert training.phase == "over"
+    assert training.ending is not None
+    assert training.ending.state == "stopped"
+    assert (await training.result()).tolist() == [-0.5] * small.SIZE
+
+
+@asynchronous
+async def test_a_place_in_the_roster_stays_its_owners() -> None:
+    training = small.training()
+    training.join(0.0, small.volunteer("own"), own=True)
+    training.join(0.0, small.volunteer("ada"), own=False, hint=4)
+    training.join(0.0, small.volunteer("ben"), own=False, hint=4)
+    training.leave(small.volunteer("ada").id, "gone")
+    assert [(m.position, m.name) for m in training.roster().members] == [(0, "own"), (5, "ben")]
+    assert training.join(9.0, small.volunteer("ada"), own=False).position == 4
