@@ -121,14 +121,14 @@ def _choose_data(args: argparse.Namespace, console: Console) -> str:
     from crowdgrad.settings import load
 
     with shown_progress() as progress:
-        found, what = catalogue.load_or_fallback(
+        name, _, what = catalogue.load_or_fallback(
             args.data,
             cache=load({"home": args.home}).home / "data",
             offline=args.offline,
             progress=progress,
         )
     console.print(f"Data: {what}", highlight=False, soft_wrap=True)
-    return next(name for name in SHOWS if catalogue.find(name).title == found.title)
+    return name
 
 
 @dataclass(slots=True, kw_only=True)

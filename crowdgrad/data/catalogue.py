@@ -197,8 +197,8 @@ def load_or_fallback(
     local: Path | None = None,
     offline: bool = False,
     progress: Progress | None = None,
-) -> tuple[DataSet, str]:
-    """The data set or, where it cannot be had, another; and what happened, in plain words.
+) -> tuple[str, DataSet, str]:
+    """The data set or, where it cannot be had, another: its name, itself, and what happened.
 
     A name that is not in the catalogue is a mistake, not bad luck: DataMissing.
     """
@@ -212,6 +212,14 @@ def load_or_fallback(
             troubles.append(error.message.rstrip("."))
             continue
         if troubles:
-            return dataset, f"{', and '.join(troubles)}: training on {entry.title} instead."
-        return dataset, " ".join((f"{entry.title}, from {fetched.source}.", *fetched.notes))
+            return (
+                candidate,
+                dataset,
+                f"{', and '.join(troubles)}: training on {entry.title} instead.",
+            )
+        return (
+            candidate,
+            dataset,
+            " ".join((f"{entry.title}, from {fetched.source}.", *fetched.notes)),
+        )
     raise AssertionError("spirals need nothing")

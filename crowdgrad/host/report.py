@@ -23,7 +23,8 @@ h2{font-size:17px;margin:0 0 12px}.sub{color:var(--dim);margin:0 0 28px}
 .cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(135px,1fr));gap:14px;
 margin:0 0 22px}
 .card,section{background:var(--card);border:1px solid var(--edge);border-radius:12px}
-.card{padding:14px 18px}.card b{display:block;white-space:nowrap;font-size:26px;letter-spacing:-.02em;line-height:1.25}
+.card{padding:14px 18px}
+.card b{display:block;white-space:nowrap;font-size:26px;letter-spacing:-.02em;line-height:1.25}
 .card span{color:var(--dim);font-size:13px}
 section{padding:20px 22px;margin:0 0 22px;overflow-x:auto}
 .two{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,420px),1fr));gap:22px}

@@ -42,6 +42,7 @@ class Workers:
         if self._own is not None:
             self._deaths += 1
             said = f"worker 0 ended with code {self._own.code}: {self._own.last_words()}"
+            self._own.ask_to_stop()  # it has: this only closes our end of the pipe
             self._own = None
             self._start_at = now + delay_s(self._deaths, 1.0)
         if self._deaths >= MAX_DEATHS:

@@ -86,7 +86,7 @@ def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
-    with data._progress() as bar:
+    with data.shown_progress() as bar:
         bar.start(4000, "something")
         bar.advance(1000)
         bar._display.refresh()  # type: ignore[attr-defined]

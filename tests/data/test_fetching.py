@@ -374,8 +374,8 @@ def test_what_cannot_be_fetched_falls_back_and_says_so(
 ) -> None:
     missing = entry("two", Fake(DataMissing("the network is down.")))
     monkeypatch.setitem(catalogue.ENTRIES, "two", missing)
-    dataset, story = catalogue.load_or_fallback("two", cache=tmp_path)
-    assert dataset.title == "digits"
+    name, dataset, story = catalogue.load_or_fallback("two", cache=tmp_path)
+    assert (name, dataset.title) == ("digits", "digits")
     assert story == (
         "TWO could not be fetched (the network is down): training on scikit-learn's digits instead."
     )
@@ -387,8 +387,8 @@ def test_without_scikit_learn_spirals_remain(
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
     with pytest.raises(MissingExtra, match="scikit-learn"):
         catalogue.load("digits", cache=tmp_path)
-    dataset, story = catalogue.load_or_fallback("mnist", cache=tmp_path, offline=True)
-    assert dataset.title == "spirals"
+    name, dataset, story = catalogue.load_or_fallback("mnist", cache=tmp_path, offline=True)
+    assert (name, dataset.title) == ("spirals", "spirals")
     assert "MNIST could not be fetched" in story
     assert "not installed: training on a generated set of spirals instead." in story
     assert "MNIST" not in dataset.title
@@ -409,8 +409,8 @@ def test_an_unknown_name_is_a_mistake(tmp_path: Path) -> None:
 
 
 def test_the_digits(tmp_path: Path) -> None:
-    dataset, story = catalogue.load_or_fallback("digits", cache=tmp_path)
-    assert story == "scikit-learn's digits, from scikit-learn."
+    name, dataset, story = catalogue.load_or_fallback("digits", cache=tmp_path)
+    assert (name, story) == ("digits", "scikit-learn's digits, from scikit-learn.")
     assert {split: dataset.records(split) for split in dataset.splits} == {
         "train": 1437,
         "test": 360,
