@@ -12,7 +12,8 @@
     │   ├── Unreachable         CG202    nobody answers at an address
     │   ├── DiskFull            CG203    the disk has no room for what must be written
     │   ├── MissingExtra        CG204    an optional part of crowdgrad is not installed
-    │   └── ChildDied           CG205    a process we started ended unasked
+    │   ├── ChildDied           CG205    a process we started ended unasked
+    │   └── CannotWrite         CG206    a file or folder cannot be written
     ├── ProgramError                     a model that cannot travel, or must not run
     │   ├── CaptureError        CG301    PyTorch cannot turn the model into a graph
     │   ├── GateError           CG302    the program computes something else than autograd
@@ -98,6 +99,10 @@ class MissingExtra(MachineError):
 
 class ChildDied(MachineError):
     code = "CG205"
+
+
+class CannotWrite(MachineError):
+    code = "CG206"
 
 
 class ProgramError(CrowdgradError):

@@ -35,13 +35,12 @@ def folder() -> Path:
 
 
 def names() -> list[str]:
-    return sorted(f.stem for f in folder().glob("bench_*.py")) and sorted(
-        f.stem.removeprefix("bench_") for f in folder().glob("bench_*.py")
-    )
+    """The claims: every script but those that begin with an underscore, which others share."""
+    return sorted(file.stem for file in folder().glob("[!_]*.py"))
 
 
 def run(args: argparse.Namespace) -> int:
-    script = folder() / f"bench_{args.name}.py"
+    script = folder() / f"{args.name}.py"
     if args.name not in names():
         raise TargetError(
             f"There is no benchmark {args.name!r} here.",

@@ -6,6 +6,7 @@ A CrowdgradError ends a command with one line on standard error and exit code 1;
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import sys
 from collections.abc import Sequence
@@ -58,3 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # whoever read our output has gone
         sys.stderr.close()
         return 1
+    finally:
+        # Collecting what PyTorch built at import takes the interpreter a second at its end, for
+        # nothing: after Ctrl-C that second is somebody's patience.
+        gc.freeze()

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
-import tempfile
 from argparse import ArgumentParser
 from pathlib import Path
 
-from crowdgrad.errors import SettingError
+from crowdgrad.files import disk_errors, write_whole
 
 JSON_HELP = "write the result as JSON; - for standard output"
 
 
 def write_json(target: str | None, content: object) -> None:
-    """Write JSON to a file, all at once, or to standard output (`-`). Raises SettingError."""
+    """Write JSON to a file, all at once, or to standard output (`-`). Raises CannotWrite."""
     if target is None:
         return
     text = json.dumps(content, indent=2) + "\n"
@@ -23,16 +21,8 @@ def write_json(target: str | None, content: object) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
         return
-    file = Path(target)
-    try:
-        handle, draft = tempfile.mkstemp(dir=file.parent, prefix=".crowdgrad-")
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        os.replace(draft, file)
-    except OSError as error:
-        raise SettingError(
-            f"Cannot write {target}: {error.strerror}.", advice="Choose another file with --json."
-        ) from None
+    with disk_errors(Path(target), "Choose another file with --json."):
+        write_whole(Path(target), text.encode())
 
 
 def add_common(parser: ArgumentParser) -> None:

@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from crowdgrad.data.files import PinnedFile, sweep, write_whole
+from crowdgrad.data.files import PinnedFile, sweep
 from crowdgrad.data.progress import Progress
 from crowdgrad.data.sources import Source
 from crowdgrad.errors import DataAltered, DataError, DataMissing
+from crowdgrad.files import disk_errors, write_whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +62,8 @@ def fetch_files(
                 notable.append(error)
             continue
         for name, data in found.items():
-            write_whole(folder / name, data)
+            with disk_errors(folder, "Choose another folder with --data-dir."):
+                write_whole(folder / name, data)
         return Fetched(
             contents=contents | found, source=source.name, notes=_notes(notable, source.name)
         )

@@ -1,22 +1,17 @@
-"""Files that are pinned by their hash: reading them verified, writing them whole."""
+"""Files that are pinned by their hash, read verified."""
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
-import os
-import tempfile
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 from crowdgrad.domain.data import check_hash
-from crowdgrad.errors import DataAltered, DataMissing, DiskFull, MachineError
+from crowdgrad.errors import DataAltered, DataMissing
+from crowdgrad.files import PART
 
-PART = ".part"
 LEFTOVER_S = 3600.0
 """An unfinished file this old belongs to a process that died."""
 
@@ -58,46 +53,6 @@ class PinnedFile:
             ) from error
         self.check(data, where)
         return data
-
-
-@contextlib.contextmanager
-def disk_errors(folder: Path) -> Iterator[None]:
-    """Turns a refusal of the disk into what a person can do about it."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise DiskFull(
-                f"no room left on the disk of {folder}.",
-                advice="Free some space, or choose another folder with --data-dir.",
-            ) from error
-        raise MachineError(
-            f"cannot write to {folder}: {error.strerror or error}.",
-            advice="Choose a folder you may write to.",
-        ) from error
-
-
-def _write(file: BinaryIO, data: bytes) -> None:
-    file.write(data)
-
-
-def write_whole(
-    path: Path, data: bytes, *, write: Callable[[BinaryIO, bytes], None] = _write
-) -> None:
-    """All of `data` at `path`, or nothing new at all. Raises DiskFull, MachineError."""
-    with disk_errors(path.parent):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, part = tempfile.mkstemp(prefix=f".{path.name}.", suffix=PART, dir=path.parent)
-        try:
-            with open(handle, "wb") as file:
-                write(file, data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(part, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(part)
-            raise
 
 
 def sweep(folder: Path) -> None:

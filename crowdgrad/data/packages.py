@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from crowdgrad.data.files import disk_errors
 from crowdgrad.data.progress import Progress
 from crowdgrad.errors import DataAltered, DataError, DataMissing, DiskFull
+from crowdgrad.files import disk_errors
 
 LIMIT_S = 600.0
 POLL_S = 0.1

@@ -10,45 +10,48 @@ logs/              what the processes the host started said
 
 from __future__ import annotations
 
-import errno
 import json
 import logging
 import os
 import tempfile
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 
-from crowdgrad.errors import DiskFull, SettingError
+from crowdgrad.files import disk_errors, write_whole
 
 logger = logging.getLogger(__name__)
 Json = dict[str, object]
+ADVICE = "Choose another folder with --runs."
 
 
 class RunFolder:
-    def __init__(self, path: Path) -> None:
-        """Raises DiskFull or SettingError when the folder cannot be made."""
+    def __init__(self, path: Path, *, reserve_bytes: int = 0) -> None:
+        """Raises DiskFull or CannotWrite when the folder, or room in it, cannot be had.
+
+        The reserve is kept for the results: a disk that fills up while training costs metrics,
+        never the model. It has no name, so nothing of it is left whatever happens.
+        """
         self.path = path
         self._metrics_lost = False
-        with _explained(path):
+        with disk_errors(path, ADVICE):
             path.mkdir(parents=True, exist_ok=False)
+            self._reserve = tempfile.TemporaryFile(dir=path)  # noqa: SIM115 (kept while we run)
+            try:
+                if reserve_bytes and hasattr(os, "posix_fallocate"):
+                    os.posix_fallocate(self._reserve.fileno(), 0, reserve_bytes)
+            except OSError:
+                self._reserve.close()
+                path.rmdir()
+                raise
+
+    def release(self) -> None:
+        """Give the reserved room back: what it was kept for is written next."""
+        self._reserve.close()
 
     def write(self, name: str, data: bytes | str) -> Path:
-        """All of it or nothing. Raises DiskFull."""
+        """All of it or nothing. Raises DiskFull or CannotWrite."""
         target = self.path / name
-        content = data.encode() if isinstance(data, str) else data
-        with _explained(target):
-            handle, draft = tempfile.mkstemp(dir=self.path, prefix=".")
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    os.fchmod(handle, 0o644)  # a draft is private, a result is not
-                    file.write(content)
-                    file.flush()
-                    os.fsync(file.fileno())
-                os.replace(draft, target)
-            except BaseException:
-                os.unlink(draft)
-                raise
+        with disk_errors(target, ADVICE):
+            write_whole(target, data.encode() if isinstance(data, str) else data)
         return target
 
     def write_json(self, name: str, content: Json) -> Path:
@@ -63,17 +66,3 @@ class RunFolder:
             if not self._metrics_lost:
                 logger.warning("metrics.jsonl cannot be written: %s", error.strerror)
             self._metrics_lost = True
-
-
-@contextmanager
-def _explained(path: Path) -> Generator[None, None, None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise DiskFull(
-                f"No room on the disk for {path}.", advice="Free some space, or choose --runs."
-            ) from None
-        raise SettingError(
-            f"Cannot write {path}: {error.strerror}.", advice="Choose another folder with --runs."
-        ) from None

@@ -28,6 +28,7 @@ def write_results(
     """Raises DiskFull; what was written before it stays, each file whole."""
     from crowdgrad.capture.inference import onnx_model_with_weights  # loads PyTorch's exporter
 
+    folder.release()
     folder.write("model.safetensors", save(tensors(prepared, parameters)))
     folder.write("model.onnx", onnx_model_with_weights(prepared.program, parameters))
     folder.write("report.html", render(prepared, status, history))

@@ -42,6 +42,8 @@ logger = logging.getLogger(__name__)
 TICK_S = 0.1
 METRICS_EVERY_S = 1.0
 MAX_HTTP_MESSAGE = 64 << 10
+ROOM_BYTES = 1 << 20
+"""Room on the disk kept for the results, besides that for the model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +97,8 @@ class Run:
             rule=prepared.recipe.rule(),
             lease_s=settings.lease_s,
         )
-        self.folder = RunFolder(options.runs / prepared.job.id)
+        room = ROOM_BYTES + 4 * prepared.initial.nbytes
+        self.folder = RunFolder(options.runs / prepared.job.id, reserve_bytes=room)
         self._token = secrets.token_hex(16)
         self._presence: HostPresence | None = None
         self._metrics_at = 0.0

@@ -9,25 +9,23 @@ to the platter: what a power cut tears fails its hash on the next read and is fe
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import os
 import sys
-import tempfile
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
 from crowdgrad.domain.data import MAX_CHUNK_BYTES, ChunkHash, check_hash
-from crowdgrad.errors import DataAltered, DiskFull, MachineError
+from crowdgrad.errors import DataAltered
+from crowdgrad.files import PART, disk_errors, write_whole
 
 if sys.platform != "win32":
     import fcntl
 
-PART = ".part"
 RESCAN_SHARE = 16
 """The folder is measured anew after a sixteenth of the quota was written: others write too."""
 KEEP_SHARE = 7 / 8
@@ -99,7 +97,7 @@ class ChunkStore:
         self._write = write
         self._lock = threading.Lock()
         self._written = 0
-        with _explained(folder):
+        with disk_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
             _sweep(folder)
         self._bytes = sum(size for _, size, _ in self._files())
@@ -123,7 +121,7 @@ class ChunkStore:
     def put(self, name: ChunkHash, data: bytes) -> None:
         verify(name, data)
         path = self._path(name)
-        with _explained(self.folder):
+        with disk_errors(self.folder):
             new = not path.exists()
             try:
                 self._place(path, data)
@@ -146,24 +144,16 @@ class ChunkStore:
 
     def _touch(self, path: Path) -> None:
         now = self._now_ns()
-        with contextlib.suppress(
-            FileNotFoundError
-        ):  # evicted by another process: we have the bytes
+        with contextlib.suppress(FileNotFoundError):  # evicted by another: we have the bytes
             os.utime(path, ns=(now, now))
 
     def _place(self, path: Path, data: bytes) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, part = tempfile.mkstemp(suffix=PART, dir=self.folder)
-        try:
-            with open(handle, "wb") as file:
-                _lock(file)
-                self._write(file, data)
-            os.replace(part, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(part)
-            raise
+        write_whole(path, data, drafts=self.folder, sync=False, write=self._write_locked)
         self._touch(path)
+
+    def _write_locked(self, file: BinaryIO, data: bytes) -> None:
+        _lock(file)
+        self._write(file, data)
 
     def _files(self) -> list[tuple[int, int, Path]]:
         """(last use, bytes, path) of every chunk."""
@@ -187,22 +177,6 @@ class ChunkStore:
                 with contextlib.suppress(OSError):
                     path.unlink()
                     self._bytes -= size
-
-
-@contextlib.contextmanager
-def _explained(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise DiskFull(
-                f"no room left on the disk of {folder} for a chunk.",
-                advice="Free some space, or keep chunks in another folder.",
-            ) from error
-        raise MachineError(
-            f"cannot keep chunks in {folder}: {error.strerror or error}.",
-            advice="Choose a folder you may write to.",
-        ) from error
 
 
 def _lock(file: BinaryIO) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from crowdgrad.cli import data
-from crowdgrad.errors import DataMissing, SettingError
+from crowdgrad.errors import CannotWrite, DataMissing
 
 
 def run(*words: str) -> int:
@@ -64,7 +64,7 @@ def test_errors_are_ours(tmp_path: Path) -> None:
         run("data", "get", "imagenet", "--data-dir", str(tmp_path))
     with pytest.raises(DataMissing, match="offline"):
         run("data", "get", "mnist", "--offline", "--data-dir", str(tmp_path))
-    with pytest.raises(SettingError, match="Cannot write"):
+    with pytest.raises(CannotWrite, match="Cannot write"):
         run("data", "get", "spirals", "--data-dir", str(tmp_path), "--json", "/dev/null/x")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from crowdgrad.cli.output import write_json
-from crowdgrad.errors import SettingError
+from crowdgrad.errors import CannotWrite
 
 
 def test_a_json_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -17,10 +17,11 @@ def test_a_json_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["a.json"]
 
 
-def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match="Cannot write"):
-        write_json(str(tmp_path / "missing" / "a.json"), {})
-    assert list(tmp_path.iterdir()) == []
+def test_a_place_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CannotWrite, match="Cannot write"):
+        write_json(str(tmp_path / "file" / "a.json"), {})
+    assert [file.name for file in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_dash_is_standard_output(capsys: pytest.CaptureFixture[str]) -> None:

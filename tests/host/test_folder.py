@@ -1,0 +1,74 @@
+"""The run folder keeps its promises on a disk that is full."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from crowdgrad.errors import CannotWrite, DiskFull
+from crowdgrad.host.folder import RunFolder
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A real disk of four mebibytes."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(disk)],
+        capture_output=True,
+        text=True,
+    )
+    if mounted.returncode != 0:
+        pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.strip()}")
+    try:
+        yield disk
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def fill(disk: Path) -> None:
+    with contextlib.suppress(OSError), (disk / "everything else").open("wb", 0) as file:
+        while file.write(bytes(4096)):
+            continue
+
+
+def test_a_disk_that_fills_up_costs_metrics_never_the_model(small_disk: Path) -> None:
+    folder = RunFolder(small_disk / "run", reserve_bytes=2 * MIB)
+    folder.add_metrics({"kind": "training"})
+    fill(small_disk)
+    for number in range(2000):
+        folder.add_metrics({"number": number})
+    folder.release()
+    folder.write("model.safetensors", bytes(MIB))
+    assert (folder.path / "model.safetensors").stat().st_size == MIB
+    with pytest.raises(DiskFull, match="no room"):
+        folder.write("too large", bytes(4 * MIB))
+    assert sorted(os.listdir(folder.path)) == ["metrics.jsonl", "model.safetensors"]
+
+
+def test_no_room_is_said_before_training_not_after(small_disk: Path) -> None:
+    with pytest.raises(DiskFull):
+        RunFolder(small_disk / "run", reserve_bytes=64 * MIB)
+
+
+def test_the_reserve_leaves_nothing(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run", reserve_bytes=MIB)
+    assert os.listdir(folder.path) == []
+    folder.release()
+    folder.write_json("job.json", {"a": 1})
+    assert json.loads((folder.path / "job.json").read_text()) == {"a": 1}
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CannotWrite, match="--runs"):
+        RunFolder(tmp_path / "file" / "run")

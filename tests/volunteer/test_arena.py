@@ -1,0 +1,63 @@
+"""The memory agent and trainer share."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crowdgrad.volunteer.arena import ALIGN, Arena, Region, lay_out
+
+
+@given(
+    program=st.integers(1, 10_000),
+    manifest=st.integers(1, 10_000),
+    vector=st.integers(4, 100_000),
+    slots=st.integers(1, 9),
+    shards=st.dictionaries(st.integers(0, 50), st.integers(1, 50_000), max_size=8),
+)
+def test_regions_do_not_overlap_and_fit(
+    program: int, manifest: int, vector: int, slots: int, shards: dict[int, int]
+) -> None:
+    plan = lay_out(
+        program_bytes=program,
+        manifest_bytes=manifest,
+        vector_bytes=vector,
+        slots=slots,
+        shard_bytes=list(shards.items()),
+    )
+    regions = [plan.program, plan.manifest, *plan.shards.values()]
+    regions += [region for slot in plan.slots for region in (slot.parameters, slot.update)]
+    regions.sort(key=lambda region: region.offset)
+    for before, after in pairwise(regions):
+        assert before.offset + before.bytes <= after.offset
+    assert regions[-1].offset + regions[-1].bytes <= plan.total_bytes
+    assert all(region.offset % ALIGN == 0 for region in regions)
+
+
+def test_a_child_sees_what_we_write_and_no_name_remains() -> None:
+    before = set(os.listdir("/dev/shm"))
+    arena = Arena.make(ALIGN)
+    Region(offset=8, bytes=5).of(arena.memory)[:] = b"hello"
+    code = (
+        "import sys; from crowdgrad.volunteer.arena import Arena\n"
+        "a = Arena(int(sys.argv[1]), 4096); a.memory[8:13] = bytes(a.memory[8:13]).upper()"
+    )
+    subprocess.run([sys.executable, "-c", code, str(arena.fd)], pass_fds=(arena.fd,), check=True)
+    assert bytes(arena.memory[8:13]) == b"HELLO"
+    assert set(os.listdir("/dev/shm")) == before
+    arena.close()
+    assert not Path(f"/proc/self/fd/{arena.fd}").exists()
+
+
+def test_closing_waits_for_nobody() -> None:
+    arena = Arena.make(ALIGN)
+    kept = arena.memory[:4]
+    kept[:] = b"abcd"
+    arena.close()
+    assert bytes(kept) == b"abcd"
