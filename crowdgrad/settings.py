@@ -32,7 +32,7 @@ class Settings:
     )
     matchmaker: str = _setting(
         "http://127.0.0.1:8700",
-        "the matchmaker that `crowdgrad host` and `crowdgrad work` use unless told otherwise",
+        "where `crowdgrad work` looks for jobs unless told otherwise",
     )
     name: str = _setting("", "the name others see; empty: one made from the key")
     cache_mb: int = _setting(4096, "how much disk the chunks of data sets may take")

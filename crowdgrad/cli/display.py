@@ -67,19 +67,22 @@ class View:
 
 def members(status: Status) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("who is here", no_wrap=True, max_width=22)
-    for heading in ("/s", "samples", "share", "stale"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    rows = [_member(member) for member in status.members]
+    headings = ("who is here", "/s", "samples", "share", "stale")
+    for number, heading in enumerate(headings):
+        width = max(len(row[number]) for row in ((*headings, ""), *rows))
+        right = "right" if number else "left"
+        table.add_column(heading, justify=right, no_wrap=True, min_width=width)  # type: ignore[arg-type]
     table.add_column("state", overflow="ellipsis", max_width=44, no_wrap=True)
-    for member in status.members:
-        table.add_row(*_member(member), style="" if member.connected else "dim")
+    for member, row in zip(status.members, rows, strict=True):
+        table.add_row(*row, style="" if member.connected else "dim")
     return table
 
 
 def _member(member: MemberStatus) -> tuple[str, ...]:
     mark = "●" if member.connected else "○"
     return (
-        f"{mark} {member.position} {member.name}",
+        f"{mark} {member.position} {member.name[:20]}",
         f"{member.samples_per_s:,.0f}",
         f"{member.samples:,}",
         f"{100 * member.share:.1f} %",

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from crowdgrad.cli.output import JSON_HELP, add_common, write_json
+from crowdgrad.cli.output import JSON_HELP, add_common, whole, write_json
 from crowdgrad.errors import TargetError
 
 if TYPE_CHECKING:
@@ -54,10 +54,13 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("job", metavar="JOB", help="a job file, or module:object")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (this machine)")
     parser.add_argument("--port", type=int, default=0, help="port for volunteers (any free one)")
+    parser.add_argument("--advertise", metavar="HOST", help="address to tell others (the same)")
     parser.add_argument("--http-port", type=int, default=0, help="port of the HTTP API")
     parser.add_argument("--matchmaker", metavar="URL", help="publish the job there")
     parser.add_argument("--runs", metavar="DIR", default="runs", help="where results go (runs)")
-    parser.add_argument("--helpers", type=int, default=0, help="further local volunteers to start")
+    parser.add_argument(
+        "--helpers", type=whole, default=0, help="further local volunteers to start"
+    )
     parser.add_argument("--plain", action="store_true", help="lines for a log, no live display")
     parser.add_argument("--json", metavar="FILE", help=JSON_HELP)
     parser.add_argument(
@@ -114,6 +117,7 @@ async def _serve(
         runs=Path(args.runs),
         host=args.host,
         port=args.port,
+        advertise=args.advertise,
         http_port=args.http_port,
         matchmaker=args.matchmaker,
         helpers=args.helpers,

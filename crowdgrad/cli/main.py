@@ -36,14 +36,18 @@ def parser() -> argparse.ArgumentParser:
     )
     root.add_argument("--version", action="version", version=f"crowdgrad {__version__}")
     root.add_argument("--verbose", action="store_true", help="also show the log")
-    commands = root.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    commands = root.add_subparsers(title="commands", metavar="COMMAND")
     for command in COMMANDS:
         command.add_parser(commands)
     return root
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    args = parser().parse_args(argv)
+    root = parser()
+    args = root.parse_args(argv)
+    if "run" not in args:  # no command: show what there is
+        root.print_help()
+        return 0
     logging.basicConfig(
         level=logging.INFO if args.verbose else logging.WARNING,
         format="%(asctime)s %(name)s: %(message)s",

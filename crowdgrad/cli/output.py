@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from argparse import ArgumentParser
+from argparse import ArgumentParser, ArgumentTypeError
 from pathlib import Path
 
 from crowdgrad.files import disk_errors, write_whole
@@ -23,6 +23,13 @@ def write_json(target: str | None, content: object) -> None:
         return
     with disk_errors(Path(target), "Choose another file with --json."):
         write_whole(Path(target), text.encode())
+
+
+def whole(text: str) -> int:
+    """An argument that counts something."""
+    if not text.isascii() or not text.isdigit():
+        raise ArgumentTypeError(f"{text!r} is not a whole number ≥ 0")
+    return int(text)
 
 
 def add_common(parser: ArgumentParser) -> None:

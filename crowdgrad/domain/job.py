@@ -27,8 +27,10 @@ class StoppingRule:
     minutes: float | None = None
 
     def __post_init__(self) -> None:
-        if not 0 < self.epochs <= 1_000_000:
-            raise ValueError(f"{self.epochs} epochs is not between 1 and 1000000")
+        if type(self.epochs) is not int or not 0 < self.epochs <= 1_000_000:
+            raise ValueError(f"{self.epochs} epochs is not a whole number from 1 to 1000000")
+        if self.target is not None and not math.isfinite(self.target):
+            raise ValueError(f"a target of {self.target} cannot be reached")
         if self.minutes is not None and not 0 < self.minutes < 1e7:
             raise ValueError(f"{self.minutes} minutes is not a positive time")
         if self.target is not None and not math.isfinite(self.target):
@@ -93,7 +95,9 @@ class Member:
 
     def __post_init__(self) -> None:
         if self.position < 0 or not self.name.isprintable():
-            raise ValueError(f"member {self.position} {self.name[:70]!r}")
+            raise ValueError(
+                f"a member has a place and a printable name, not {self.position} {self.name[:70]!r}"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -92,13 +92,13 @@ def _settled(points: Sequence[tuple[float, float]]) -> Sequence[tuple[float, flo
 
 def ticks(low: float, high: float, wanted: int = 5) -> list[float]:
     """Round numbers that span low to high: steps of 1, 2 or 5 times a power of ten."""
-    if high <= low:
-        high = low + (abs(low) * 0.1 or 1.0)
+    least = max(abs(low), abs(high)) * 1e-6 or 1.0  # a flat line still has a scale
+    high = max(high, low + max(least, 1e-12))
     raw = (high - low) / wanted
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(power * m for m in (1, 2, 5, 10) if power * m >= raw)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    return [round(n * step, 12) for n in range(first, last + 1)]
+    return [float(f"{n * step:.12g}") for n in range(first, last + 1)]
 
 
 def _finite(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:

@@ -43,6 +43,11 @@ class RunFolder:
                 path.rmdir()
                 raise
 
+    def discard(self) -> None:
+        """Take the folder away again: the run did not start."""
+        self._reserve.close()
+        self.path.rmdir()
+
     def release(self) -> None:
         """Give the reserved room back: what it was kept for is written next."""
         self._reserve.close()

@@ -127,11 +127,13 @@ def _with_validation(plan: JobPlan) -> DataSet:
     if plan.data.splits.get("validation"):
         return plan.data
     records = plan.data.records("train")
-    wanted = plan.validation or min(MAX_VALIDATION, max(1, int(records * VALIDATION_SHARE)))
-    if wanted >= records:
+    wanted = plan.validation
+    if wanted is None:
+        wanted = min(MAX_VALIDATION, max(1, int(records * VALIDATION_SHARE)))
+    if not 0 < wanted < records:
         raise JobFileError(
-            f"{wanted} records for validation would leave none of {records} to train on.",
-            advice="Ask for fewer.",
+            f"{wanted} of {records} records cannot be kept for validation.",
+            advice="Keep at least one, and leave at least one to train on.",
         )
     return split_off(plan.data, "validation", records=wanted, seed=plan.seed)
 

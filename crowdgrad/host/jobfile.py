@@ -68,10 +68,10 @@ def read(file: Path, *, cache: Path, progress: Progress | None = None) -> JobPla
         cause=_text(table, "cause", file, default=""),
         recipe=chosen,
         stop=stop,
-        seed=_whole(table, "seed", file, 0) or 0,
-        minimum=_whole(volunteers, "minimum", file, 0) or 0,
-        maximum=_whole(volunteers, "maximum", file, 1000) or 1000,
-        validation=_whole(table, "validation", file, None),
+        seed=_whole(table, "seed", file, 0),
+        minimum=_whole(volunteers, "minimum", file, 0),
+        maximum=_whole(volunteers, "maximum", file, 1000),
+        validation=_whole(table, "validation", file, 0) if "validation" in table else None,
     )
 
 
@@ -84,8 +84,7 @@ def load_object(target: str, folder: Path) -> object:
             advice="Write e.g. model:task for task in model.py.",
         )
     where = str(folder.resolve())
-    if where not in sys.path:
-        sys.path.insert(0, where)
+    _look_first(where, module_name)
     try:
         module = importlib.import_module(module_name)
     except CrowdgradError:
@@ -100,6 +99,18 @@ def load_object(target: str, folder: Path) -> object:
             f"{module_name} has no {name!r}.", advice=f"Does {module.__file__} define it?"
         )
     return getattr(module, name)
+
+
+def _look_first(folder: str, module_name: str) -> None:
+    """Let imports look into `folder` first, also for a module of another folder's by that name."""
+    if folder in sys.path:
+        sys.path.remove(folder)
+    sys.path.insert(0, folder)
+    here = Path(folder, *module_name.split(".")).with_suffix(".py")
+    loaded = sys.modules.get(module_name)
+    if loaded is not None and here.exists() and loaded.__file__ != str(here):
+        del sys.modules[module_name]
+    importlib.invalidate_caches()
 
 
 def load_task(target: str, folder: Path) -> Task:
@@ -158,9 +169,9 @@ def _text(table: Table, key: str, file: Path, default: str | None = None) -> str
     return value
 
 
-def _whole(table: Table, key: str, file: Path, default: int | None) -> int | None:
+def _whole(table: Table, key: str, file: Path, default: int) -> int:
     value = table.get(key, default)
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise JobFileError(f"{key!r} of {file} is {value!r}.", advice="Write a whole number ≥ 0.")
     return value
 

@@ -32,7 +32,7 @@ from crowdgrad.host.workers import Workers
 from crowdgrad.net.http import HttpServer
 from crowdgrad.net.identity import id_of, load_or_make
 from crowdgrad.net.matchmaker import HostPresence, publish
-from crowdgrad.net.ports import bind
+from crowdgrad.net.ports import bind, reachable
 from crowdgrad.net.transport import tcp
 from crowdgrad.numerics.vectors import Vector
 from crowdgrad.settings import Settings
@@ -53,6 +53,8 @@ class Options:
     runs: Path
     host: str = "127.0.0.1"
     port: int = 0
+    advertise: str | None = None
+    """The address told to others, where it is not the one we listen on."""
     http_port: int = 0
     matchmaker: str | None = None
     helpers: int = 0
@@ -146,8 +148,49 @@ class Run:
     @contextlib.asynccontextmanager
     async def _running(self) -> AsyncIterator[tuple[Here, Server, Workers]]:
         """Listener, API, matchmaker and workers, all ended in the opposite order."""
-        options, job = self._options, self._prepared.job
-        server = Server(
+        async with contextlib.AsyncExitStack() as stack:
+            try:
+                opened = await self._open(stack)
+            except BaseException:
+                self.folder.discard()
+                raise
+            yield opened
+
+    async def _open(self, stack: contextlib.AsyncExitStack) -> tuple[Here, Server, Workers]:
+        options = self._options
+        server = self._server()
+        listener = await tcp.listen(options.host, options.port, server.serve)
+        stack.push_async_callback(listener.close)
+        api = HttpServer(
+            create_app(self.status),
+            bind("127.0.0.1", options.http_port),
+            max_message_bytes=MAX_HTTP_MESSAGE,
+        )
+        await api.start()
+        stack.push_async_callback(api.stop)
+        host, port = listener.address
+        address = f"{options.advertise or reachable(host)}:{port}"
+        if options.matchmaker is not None:
+            self._presence = await self._publish(options.matchmaker, address)
+            stack.push_async_callback(self._withdraw)
+        workers = Workers(
+            listener.address,
+            token=self._token,
+            logs=self.folder.path / "logs",
+            home=self._settings.home,
+        )
+        stack.push_async_callback(asyncio.to_thread, workers.end)
+        workers.start_helpers(options.helpers)
+        here = Here(
+            address=address,
+            url=f"http://{api.address}",
+            folder=self.folder.path,
+            code=self._presence.code if self._presence else None,
+        )
+        return here, server, workers
+
+    def _server(self) -> Server:
+        return Server(
             self.training,
             self._prepared.blobs,
             token=self._token,
@@ -157,36 +200,6 @@ class Run:
             clock=self._loop.time,
             place_of=self._place_of,
         )
-        async with contextlib.AsyncExitStack() as stack:
-            listener = await tcp.listen(options.host, options.port, server.serve)
-            stack.push_async_callback(listener.close)
-            api = HttpServer(
-                create_app(self.status),
-                bind("127.0.0.1", options.http_port),
-                max_message_bytes=MAX_HTTP_MESSAGE,
-            )
-            await api.start()
-            stack.push_async_callback(api.stop)
-            address = f"{listener.address[0]}:{listener.address[1]}"
-            if options.matchmaker is not None:
-                self._presence = await self._publish(options.matchmaker, address)
-                stack.push_async_callback(self._withdraw)
-            workers = Workers(
-                listener.address,
-                token=self._token,
-                logs=self.folder.path / "logs",
-                home=self._settings.home,
-            )
-            stack.callback(workers.end)
-            workers.start_helpers(options.helpers)
-            logger.info("job %s on %s, API on %s", job.id, address, api.address)
-            here = Here(
-                address=address,
-                url=f"http://{api.address}",
-                folder=self.folder.path,
-                code=self._presence.code if self._presence else None,
-            )
-            yield here, server, workers
 
     async def _publish(self, url: str, address: str) -> HostPresence:
         job = self._prepared.job

@@ -5,6 +5,7 @@ Worker 0 is replaced when it dies: without it nothing is evaluated.
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 from crowdgrad.errors import ChildDied
@@ -13,6 +14,7 @@ from crowdgrad.process import Child, end_all
 from crowdgrad.settings import WORKER_TOKEN_VARIABLE
 
 MAX_DEATHS = 5
+PATIENCE_S = 0.5
 
 
 class Workers:
@@ -55,7 +57,12 @@ class Workers:
         return said
 
     def end(self) -> None:
-        end_all([child for child in (self._own, *self._helpers) if child is not None])
+        """They have been told that the job is over: let them go, then see that they went."""
+        children = [child for child in (self._own, *self._helpers) if child is not None]
+        deadline = time.monotonic() + PATIENCE_S
+        for child in children:
+            child.wait(max(0.0, deadline - time.monotonic()))
+        end_all(children)
 
     def _start(self, name: str, secrets: dict[str, str]) -> Child:
         arguments = ["work", self._where, "--guest", "--plain", "--name", name]

@@ -48,9 +48,10 @@ class HttpServer(uvicorn.Server):
 
     async def start(self) -> None:
         """Return when connections are accepted."""
-        self._task = asyncio.create_task(self.serve(sockets=[self._listening]))
+        self._task = asyncio.create_task(self._run())
         while not self.started:
             if self._task.done():
+                self._listening.close()
                 self._task.result()
                 raise SettingError(f"The server on {self.address} ended as it started.")
             await asyncio.sleep(0.005)
@@ -60,6 +61,12 @@ class HttpServer(uvicorn.Server):
         asyncio.get_running_loop().call_later(PATIENCE_S, self._hurry)
         if self._task is not None:
             await self._task
+
+    async def _run(self) -> None:
+        try:
+            await self.serve(sockets=[self._listening])
+        except SystemExit:
+            return  # uvicorn's word for an application that did not start; `start` has a better one
 
     def _hurry(self) -> None:
         self.force_exit = True

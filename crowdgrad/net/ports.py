@@ -51,3 +51,15 @@ def _explain(error: OSError, host: str, port: int) -> PortBusy | SettingError:
 def spell(listening: socket.socket) -> str:
     host, port = listening.getsockname()[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def reachable(host: str) -> str:
+    """The address to tell others when we listen on `host`: all networks have none of their own."""
+    if host not in ("0.0.0.0", "::"):  # noqa: S104
+        return host
+    name = socket.gethostname()
+    try:
+        found = [str(entry[4][0]) for entry in socket.getaddrinfo(name, None)]
+    except OSError:
+        found = []
+    return next((a for a in found if not a.startswith("127.") and a != "::1"), name)

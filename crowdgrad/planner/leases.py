@@ -214,7 +214,8 @@ class LeaseBook:
                 shard: self.plan.of_shard(shard).start for shard in self._shard_order(self._epoch)
             }
         if not self._fresh:
-            return None, f"the last {len(self._open)} units are with others"
+            waiting = f"the last {len(self._open)} units are with others"
+            return None, waiting if self._open else "every unit is done"
         shard = next((s for s in self._fresh if s in holds), None)
         reason = "of a shard you hold"
         if shard is None:

@@ -23,6 +23,7 @@ from crowdgrad.errors import (
     PeerError,
     TurnedAway,
     Unreachable,
+    UpdateRefused,
 )
 from crowdgrad.net.identity import Identity
 from crowdgrad.net.messages import Admit, Exchange, Finished, GiveBack, Grant, Leave, Wait
@@ -45,7 +46,8 @@ class Outcome:
     finished: bool
     """The host said that the job is over."""
     samples: int
-    credit: float
+    credit: float | None
+    """As the host counts it; None where we left before it said so."""
 
 
 class Agent:
@@ -203,7 +205,8 @@ class Agent:
             self.samples += update.samples
         else:
             self.refused += 1
-            self._say("trouble", f"Update of unit {update.unit} not used: {verdict}.")
+            refusal = UpdateRefused(f"The update of unit {update.unit} was not used: {verdict}.")
+            self._say("trouble", str(refusal))
         self._watch(
             Event(
                 kind="unit",
@@ -229,7 +232,7 @@ class Agent:
             reason=reason,
             finished=finished is not None,
             samples=finished.samples if finished else self.samples,
-            credit=finished.credit if finished else 0.0,
+            credit=finished.credit if finished else None,
         )
 
     def _say(self, kind: str, text: str) -> None:

@@ -47,13 +47,18 @@ class TrainerLink:
         """
         task = asyncio.create_task(self._compute(unit, slot))
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._computed)
         return await asyncio.shield(task)
 
     async def close(self) -> None:
         self._closing = True
         await self._end()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _computed(self, task: asyncio.Task[talk.Computed]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # whoever waits gets it; a caller that went needs no news of it
 
     async def _compute(self, unit: Unit, slot: int) -> talk.Computed:
         async with self._turn:
@@ -88,8 +93,9 @@ class TrainerLink:
         self.engine = answer.engine
 
     async def _ask(self, message: talk.ToTrainer) -> talk.ToAgent:
-        assert self._process is not None
-        stdin, stdout = self._process.stdin, self._process.stdout
+        process = self._process
+        assert process is not None
+        stdin, stdout = process.stdin, process.stdout
         assert stdin is not None
         assert stdout is not None
         try:
@@ -97,15 +103,15 @@ class TrainerLink:
             head = await stdout.readexactly(talk.LENGTH.size)
             answer = talk.decode_for_agent(await stdout.readexactly(talk.body_length(head)))
         except (asyncio.IncompleteReadError, ConnectionError):
-            raise await self._died() from None
+            raise await self._died(process) from None
         if isinstance(answer, talk.Failed):
             raise _as_error(answer)
         return answer
 
-    async def _died(self) -> ChildDied:
+    async def _died(self, process: asyncio.subprocess.Process) -> ChildDied:
+        if self._closing:
+            return ChildDied("The trainer is being stopped.")
         self.deaths += 1
-        process = self._process
-        assert process is not None
         said = (await self._errors) if self._errors is not None else b""
         code = await self._end()
         last = said.decode(errors="replace").strip().splitlines()[-1:]

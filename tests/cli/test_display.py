@@ -1,0 +1,76 @@
+"""The terminal's view of a job."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from rich.console import Console
+
+from crowdgrad.cli.display import View, plain, sparkline, summary
+from crowdgrad.domain.work import Version
+from crowdgrad.host.evaluation import Scores
+from crowdgrad.host.status import Status, take_status
+from tests.host import small
+
+
+def a_status() -> Status:
+    async def make() -> Status:
+        training = small.training()
+        training.join(0.0, small.volunteer("ada"), own=False)
+        training.join(0.0, small.volunteer("ben"), own=False)
+        training.leave(small.volunteer("ben").id, "left: the volunteer stopped")
+        training.train_loss = 0.25
+        training.history.append(
+            Scores(
+                kind="validate",
+                version=Version(incarnation=0, count=0),
+                epoch=1.0,
+                at_s=2.0,
+                loss=0.5,
+                metrics={"accuracy": 0.9712},
+            )
+        )
+        return take_status(training, 1.0)
+
+    return asyncio.run(make())
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_one_screen_shows_everything(width: int) -> None:
+    console = Console(width=width, force_terminal=True)
+    with console.capture() as shown:
+        console.print(View().render(a_status()))
+    text = shown.get()
+    for wanted in (
+        "samples/s",
+        "updates/s",
+        "staleness",
+        "0.2500",
+        "97.12 %",
+        "ada",
+        "ben",
+        "left",
+    ):
+        assert wanted in text
+
+
+def test_a_line_for_a_log() -> None:
+    line = plain(a_status())
+    assert "\n" not in line
+    for wanted in ("training", "accuracy 97.12 %", "loss 0.2500", "1 here"):
+        assert wanted in line
+
+
+def test_the_summary_says_where_the_model_is() -> None:
+    console = Console(width=100)
+    with console.capture() as shown:
+        summary(console, a_status(), "runs/some-run")
+    assert "runs/some-run" in shown.get()
+    assert "ada" in shown.get()
+
+
+def test_sparks_rise_with_the_values() -> None:
+    assert sparkline([0.0, 0.5, 1.0]) == "▁▅█"
+    assert sparkline([1.0]) == ""
+    assert sparkline([2.0, 2.0]) == "▁▁"

@@ -1,0 +1,358 @@
+"""What every carrier of frames promises: subclass it and say how to run, listen and connect."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Coroutine
+from typing import Any, TypeVar
+
+import pytest
+
+from crowdgrad.errors import ConnectionLost, FrameError, PeerError, PortBusy, Unreachable
+from crowdgrad.net.messages import Blob, Exchange, GiveBack, Heartbeat, Leave, Message, Problem
+from crowdgrad.net.transport.base import MAX_WAITING_FRAMES, Connection, Listener, OnConnection
+
+T = TypeVar("T")
+HASH = "0" * 64
+
+
+def giver(number: int) -> GiveBack:
+    return GiveBack(unit=number, reason="")
+
+
+def fresh_memory(message: Message, length: int) -> memoryview:
+    return memoryview(bytearray(length))
+
+
+class TransportContract(ABC):
+    host = "127.0.0.1"
+    large_bytes = 1 << 20
+
+    @abstractmethod
+    def run(self, main: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine to its end, on this carrier's kind of loop."""
+
+    @abstractmethod
+    async def listen(self, host: str, port: int, handler: OnConnection) -> Listener: ...
+
+    @abstractmethod
+    async def connect(self, host: str, port: int) -> Connection: ...
+
+    @contextlib.asynccontextmanager
+    async def linked(self) -> AsyncGenerator[tuple[Connection, Connection], None]:
+        """Both ends of one connection, the dialler's first."""
+        accepted: asyncio.Future[Connection] = asyncio.get_running_loop().create_future()
+        over = asyncio.Event()
+
+        async def handler(connection: Connection) -> None:
+            accepted.set_result(connection)
+            await over.wait()
+
+        listener = await self.listen(self.host, 0, handler)
+        near = await self.connect(*listener.address)
+        far = await accepted
+        try:
+            yield near, far
+        finally:
+            over.set()
+            near.close()
+            far.close()
+            await near.wait_closed()
+            await far.wait_closed()
+            await listener.close()
+
+    def test_it_is_a_connection(self) -> None:
+        async def main() -> None:
+            async with self.linked() as (near, far):
+                assert isinstance(near, Connection)
+                assert near.peer
+                assert far.peer
+
+        self.run(main())
+
+    def test_frames_arrive_in_order_and_both_ways_at_once(self) -> None:
+        count = 500
+
+        async def speak(connection: Connection, payload: bytes) -> None:
+            for number in range(count):
+                await connection.send(giver(number), payload * (number % 3))
+
+        async def listen(connection: Connection, payload: bytes) -> None:
+            for number in range(count):
+                message, data = await connection.receive()
+                assert (message, bytes(data)) == (giver(number), payload * (number % 3))
+
+        async def main() -> None:
+            async with self.linked() as (near, far):
+                near.set_sink(fresh_memory)
+                far.set_sink(fresh_memory)
+                await asyncio.gather(
+                    speak(near, b"to"), listen(far, b"to"), speak(far, b"fro"), listen(near, b"fro")
+                )
+
+        self.run(main())
+
+    def test_several_senders_do_not_mix_their_frames(self) -> None:
+        async def speak(connection: Connection, letter: bytes) -> None:
+            for number in range(20):
+                await connection.send(giver(number), letter * 50_000)
+
+        async def main() -> None:
+            async with self.linked() as (near, far):
+                far.set_sink(fresh_memory)
+                letters = [bytes([65 + n]) for n in range(4)]
+                speakers = asyncio.gather(*(speak(near, letter) for letter in letters))
+                heard: dict[bytes, list[int]] = {letter: [] for letter in letters}
+                for _ in range(20 * len(letters)):
+                    message, data = await far.receive()
+                    letter = bytes(data[:1])
+                    assert bytes(data) == letter * 50_000
+                    assert isinstance(message, GiveBack)
+                    heard[letter].append(message.unit)
+                await speakers
+                assert all(order == list(range(20)) for order in heard.values())
+
+        self.run(main())
+
+    def test_a_large_payload_lands_whole_in_the_buffer_its_sink_gave(self) -> None:
+        async def main() -> None:
+            length = self.large_bytes
+            sent = bytes(range(256)) * (length // 256)
+            room = bytearray(length)
+            asked: list[tuple[Message, int]] = []
+
+            def sink(message: Message, announced: int) -> memoryview:
+                asked.append((message, announced))
+                return memoryview(room)
+
+            async with self.linked() as (near, far):
+                far.set_sink(sink)
+                sending = asyncio.ensure_future(near.send(Blob(hash=HASH), sent))
+                message, payload = await far.receive()
+                await sending
+                assert asked == [(Blob(hash=HASH), length)]
+                assert message == Blob(hash=HASH)
+                assert payload.obj is room
+                assert room == sent
+
+        self.run(main())
+
+    def test_a_buffer_may_be_reused_once_send_has_returned(self) -> None:
+        async def main() -> None:
+            buffer = bytearray(3_000_000)
+
+            async def speak(near: Connection) -> None:
+                for letter in b"abcdef":
+                    buffer[:] = bytes([letter]) * len(buffer)
+                    await near.send(Exchange(), memoryview(buffer))
+                    buffer[:] = b"!" * len(buffer)
+
+            async with self.linked() as (near, far):
+                far.set_sink(fresh_memory)
+                speaking = asyncio.ensure_future(speak(near))
+                for letter in b"abcdef":
+                    _, payload = await far.receive()
+                    assert bytes(payload) == bytes([letter]) * len(buffer)
+                await speaking
+
+        self.run(main())
+
+    def test_a_receiver_that_does_not_read_makes_send_wait(self) -> None:
+        taken = 0
+
+        def sink(message: Message, length: int) -> memoryview:
+            nonlocal taken
+            taken += 1
+            return memoryview(bytearray(length))
+
+        async def speak(near: Connection) -> None:
+            for number in range(200):
+                await near.send(giver(number), bytes(1 << 20))
+
+        async def main() -> None:
+            async with self.linked() as (near, far):
+                far.set_sink(sink)
+                speaking = asyncio.ensure_future(speak(near))
+                done, _ = await asyncio.wait([speaking], timeout=0.3)
+                assert not done
+                assert taken <= MAX_WAITING_FRAMES + 1
+                for number in range(200):
+                    assert (await far.receive())[0] == giver(number)
+                await speaking
+
+        self.run(main())
+
+    def test_what_was_sent_before_closing_still_arrives(self) -> None:
+        async def main() -> None:
+            async with self.linked() as (near, far):
+                far.set_sink(fresh_memory)
+                for number in range(5):
+                    await near.send(giver(number), b"x" * 1000)
+                near.close()
+                for number in range(5):
+                    assert (await far.receive())[0] == giver(number)
+                with pytest.raises(ConnectionLost):
+                    await far.receive()
+
+        self.run(main())
+
+    def test_closing_ends_both_sides_for_good(self) -> None:
+        async def main() -> None:
+            async with self.linked() as (near, far):
+                waiting = asyncio.ensure_future(far.receive())
+                await asyncio.sleep(0)
+                near.close()
+                with pytest.raises(ConnectionLost, match="other side"):
+                    await waiting
+                await far.wait_closed()
+                await near.wait_closed()
+                for end in (near, far):
+                    with pytest.raises(ConnectionLost):
+                        await end.receive()
+                    with pytest.raises(ConnectionLost):
+                        await end.send(Heartbeat())
+                near.close()  # once more does no harm
+
+        self.run(main())
+
+    def test_the_error_given_to_close_is_what_our_callers_hear(self) -> None:
+        async def main() -> None:
+            async with self.linked() as (near, far):
+                near.close(ConnectionLost("It fell silent."))
+                with pytest.raises(ConnectionLost, match="fell silent"):
+                    await near.receive()
+                with pytest.raises(ConnectionLost, match="fell silent"):
+                    await near.send(Heartbeat())
+                with pytest.raises(ConnectionLost):
+                    await far.receive()
+
+        self.run(main())
+
+    def test_closing_wakes_a_sender_that_waits(self) -> None:
+        async def speak(near: Connection) -> None:
+            while True:
+                await near.send(Exchange(), bytes(1 << 20))
+
+        async def main() -> None:
+            async with self.linked() as (near, far):
+                far.set_sink(fresh_memory)
+                speaking = asyncio.ensure_future(speak(near))
+                await asyncio.wait([speaking], timeout=0.1)
+                near.close(ConnectionLost("Enough."))
+                with pytest.raises(ConnectionLost, match="Enough"):
+                    await speaking
+
+        self.run(main())
+
+    @pytest.mark.parametrize("length", [5, 30_000_000])
+    def test_a_payload_nobody_asked_for_ends_it_with_the_reason_on_both_sides(
+        self, length: int
+    ) -> None:
+        async def main() -> None:
+            async with self.linked() as (near, far):
+                sending = asyncio.ensure_future(near.send(Leave(reason="bye"), bytes(length)))
+                with pytest.raises(FrameError, match=f"{length} bytes that nobody asked for"):
+                    await far.receive()
+                far.close()  # as every handler does: it must not cut the reason off
+                problem, _ = await near.receive()
+                assert isinstance(problem, Problem)
+                assert problem.code == FrameError.code
+                assert "nobody asked for" in problem.message
+                with pytest.raises(ConnectionLost):
+                    await near.receive()
+                with pytest.raises(PeerError):
+                    await far.send(Heartbeat())
+                with contextlib.suppress(ConnectionLost):
+                    await sending
+
+        self.run(main())
+
+    def test_a_refusal_by_the_sink_is_told(self) -> None:
+        def sink(message: Message, length: int) -> memoryview:
+            raise FrameError(f"{length} bytes are too many.", advice="Send fewer.")
+
+        async def main() -> None:
+            async with self.linked() as (near, far):
+                far.set_sink(sink)
+                await near.send(Leave(reason="bye"), b"123")
+                assert await near.receive() == (
+                    Problem(code="CG501", message="3 bytes are too many.", advice="Send fewer."),
+                    b"",
+                )
+
+        self.run(main())
+
+    def test_arriving_and_leaving_bytes_move_the_clocks(self) -> None:
+        async def main() -> None:
+            async with self.linked() as (near, far):
+                heard, sent = far.heard_at, near.sent_at
+                await asyncio.sleep(0.01)
+                await near.send(Heartbeat())
+                await far.receive()
+                assert near.sent_at > sent
+                assert far.heard_at > heard
+
+        self.run(main())
+
+    def test_a_handler_that_returns_closes_its_connection(self) -> None:
+        async def handler(connection: Connection) -> None:
+            await connection.send(Leave(reason="done"))
+
+        async def main() -> None:
+            listener = await self.listen(self.host, 0, handler)
+            near = await self.connect(*listener.address)
+            assert (await near.receive())[0] == Leave(reason="done")
+            with pytest.raises(ConnectionLost):
+                await near.receive()
+            await near.wait_closed()
+            await listener.close()
+
+        self.run(main())
+
+    def test_a_busy_port_and_an_address_where_nobody_is(self) -> None:
+        async def handler(connection: Connection) -> None:
+            await connection.receive()
+
+        async def main() -> None:
+            listener = await self.listen(self.host, 0, handler)
+            with pytest.raises(PortBusy):
+                await self.listen(*listener.address, handler)
+            await listener.close()
+            with pytest.raises(Unreachable) as unreachable:
+                await self.connect(*listener.address)
+            assert str(listener.address[1]) in unreachable.value.message
+            assert unreachable.value.advice
+            again = await self.listen(*listener.address, handler)
+            await again.close()
+
+        self.run(main())
+
+    def test_a_closed_listener_leaves_its_connections_alone(self) -> None:
+        async def echo(connection: Connection) -> None:
+            await connection.send((await connection.receive())[0])
+
+        async def main() -> None:
+            listener = await self.listen(self.host, 0, echo)
+            near = await self.connect(*listener.address)
+            await near.send(Heartbeat())  # it is surely accepted once it has been answered
+            assert (await near.receive())[0] == Heartbeat()
+            near.close()
+            held: asyncio.Future[Connection] = asyncio.get_running_loop().create_future()
+
+            async def wait(connection: Connection) -> None:
+                held.set_result(connection)
+                await echo(connection)
+
+            await listener.close()
+            listener = await self.listen(self.host, 0, wait)
+            near = await self.connect(*listener.address)
+            await held
+            await listener.close()
+            await near.send(Leave(reason="still here"))
+            assert (await near.receive())[0] == Leave(reason="still here")
+            near.close()
+            await near.wait_closed()
+
+        self.run(main())

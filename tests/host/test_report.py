@@ -1,0 +1,135 @@
+"""The report: one file, no outside help, nothing a title could smuggle in."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crowdgrad.domain.program import Program
+from crowdgrad.domain.work import Version
+from crowdgrad.host.charts import Line, line_chart, ticks
+from crowdgrad.host.evaluation import Scores
+from crowdgrad.host.job import Prepared
+from crowdgrad.host.report import render
+from crowdgrad.host.status import Status, take_status
+from crowdgrad.recipes.async_sgd import AsyncSGD
+from tests.host import small
+
+
+class Reader(HTMLParser):
+    """Collects what the page shows and everything it would load or run."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.text: list[str] = []
+        self.open: list[str] = []
+        self.loads: list[str] = []
+        self.feed(page)
+        assert self.open == [], "a tag was not closed"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+        self.loads += [tag] if tag in ("script", "link", "img", "iframe") else []
+        self.loads += [f"{k}={v}" for k, v in attrs if k in ("src", "href") or k.startswith("on")]
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        return
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def prepared(title: str) -> Prepared:
+    manifest, blobs = small.manifest()
+    return Prepared(
+        job=replace(small.job(), title=title),
+        program=Program(spec=small.spec(), gradient=b"", forward=b""),
+        manifest=manifest,
+        blobs=blobs,
+        initial=np.zeros(small.SIZE, np.float32),
+        recipe=AsyncSGD(),
+        minimum=0,
+        maximum=10,
+        max_gradient_error=0.0,
+        note="a note",
+    )
+
+
+def status(name: str) -> Status:
+    async def make() -> Status:
+        training = small.training()
+        account = training.join(0.0, small.volunteer("ada"), own=False)
+        object.__setattr__(account.volunteer, "name", name)
+        training.stop("enough")
+        return take_status(training, 1.0)
+
+    return asyncio.run(make())
+
+
+def history(*losses: float) -> tuple[Scores, ...]:
+    return tuple(
+        Scores(
+            kind="validate",
+            version=Version(incarnation=0, count=n),
+            epoch=n / 2,
+            at_s=float(n),
+            loss=loss,
+            metrics={"accuracy": 1 / (1 + abs(loss))},
+            train_loss=loss / 2,
+        )
+        for n, loss in enumerate(losses)
+    )
+
+
+def test_it_shows_how_it_went_and_loads_nothing() -> None:
+    page = Reader(render(prepared("Digits"), status("ada"), history(2.0, 1.0, 0.5)))
+    text = " ".join(page.text)
+    for wanted in ("Digits", "Stopped early: enough.", "1. ada", "async_sgd", "Loss", "a note"):
+        assert wanted in text
+    assert page.loads == []
+
+
+def test_a_title_or_a_name_cannot_smuggle_anything_in() -> None:
+    evil = "<script>alert(1)</script>"
+    page = Reader(render(prepared(evil), status(evil), history(1.0)))
+    assert page.loads == []
+    assert any(evil in text for text in page.text)
+
+
+def test_a_run_without_evaluations_says_so() -> None:
+    page = Reader(render(prepared("Digits"), status("ada"), ()))
+    assert any("ended too early" in text for text in page.text)
+
+
+@given(st.lists(st.floats(allow_nan=True, width=32), max_size=20))
+def test_any_numbers_make_a_chart(values: list[float]) -> None:
+    points = [(float(n), value) for n, value in enumerate(values)]
+    chart = line_chart([Line(name="a", css="a", points=points)], x_label="x", y_label="y")
+    Reader(chart)
+    assert "nan" not in chart
+    assert "inf" not in chart
+
+
+@given(st.floats(-1e30, 1e30), st.floats(0, 1e30))
+def test_ticks_are_round_and_span_the_range(low: float, span: float) -> None:
+    found = ticks(low, low + span)
+    assert found == sorted(found)
+    slack = max(abs(low), abs(low + span)) * 1e-6 + 1e-12
+    assert found[0] <= low + slack
+    assert found[-1] >= low + span - slack
+    assert 2 <= len(found) <= 12
+
+
+def test_ticks_people_like() -> None:
+    assert ticks(0.0, 60.0) == pytest.approx([0, 20, 40, 60])
+    assert ticks(0.91, 0.98) == pytest.approx([0.9, 0.92, 0.94, 0.96, 0.98])

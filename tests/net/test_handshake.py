@@ -1,0 +1,115 @@
+"""The first words: who can talk to whom, and what a silent or strange peer gets."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from crowdgrad.errors import ConnectionLost, MessageError, TurnedAway, VersionMismatch
+from crowdgrad.net.handshake import HANDSHAKE_S, answer, compatible, greet, hear, say_problem
+from crowdgrad.net.messages import PROTOCOL, Heartbeat, Hello, Problem, Welcome
+from crowdgrad.net.transport.inproc import pair
+from tests.virtual_time import run_virtual
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "fits", "older"),
+    [
+        ((1, 0), (1, 0), True, ""),
+        ((1, 4), (1, 5), True, ""),
+        ((1, 5), (1, 4), True, ""),
+        ((1, 4), (1, 6), False, "1.4"),
+        ((1, 6), (1, 4), False, "1.4"),
+        ((1, 9), (2, 0), False, "1.9"),
+        ((2, 0), (1, 9), False, "1.9"),
+        ((1, 10), (1, 9), True, ""),
+    ],
+)
+def test_who_can_talk_to_whom_and_who_must_update(
+    ours: tuple[int, int], theirs: tuple[int, int], fits: bool, older: str
+) -> None:
+    can, why = compatible(ours, theirs)
+    assert can is fits
+    if fits:
+        assert why == ""
+    else:
+        assert f"protocol {older} is too old" in why
+        assert all(f"{major}.{minor}" in why for major, minor in (ours, theirs))
+
+
+def test_two_of_a_kind_greet_each_other() -> None:
+    async def main() -> None:
+        near, far = pair()
+        welcome, hello = await asyncio.gather(
+            greet(near, "software 1"), answer(far, "software 2", b"challenge")
+        )
+        assert hello == Hello(protocol=PROTOCOL, software="software 1")
+        assert welcome == Welcome(protocol=PROTOCOL, software="software 2", challenge=b"challenge")
+
+    run_virtual(main())
+
+
+def test_both_halves_refuse_a_version_that_does_not_fit() -> None:
+    newer = (PROTOCOL[0], PROTOCOL[1] + 2)
+
+    async def main() -> None:
+        near, far = pair()
+        await near.send(Hello(protocol=newer, software="x"))
+        with pytest.raises(VersionMismatch, match="too old") as refused:
+            await answer(far, "y", b"")
+        assert "Update crowdgrad on the older side" in refused.value.advice
+        near, far = pair()
+        await far.send(Welcome(protocol=newer, software="x", challenge=b""))
+        with pytest.raises(VersionMismatch, match="too old"):
+            await greet(near, "y")
+
+    run_virtual(main())
+
+
+def test_a_silent_peer_is_given_up_in_time_and_the_connection_with_it() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        for half in ("dialler", "listener"):
+            near, _far = pair()
+            start = loop.time()
+            with pytest.raises(ConnectionLost, match="said nothing for 10 s"):
+                await (greet(near, "x") if half == "dialler" else answer(near, "x", b""))
+            assert loop.time() - start == pytest.approx(HANDSHAKE_S)
+            with pytest.raises(ConnectionLost):
+                await near.send(Heartbeat())
+
+    run_virtual(main())
+
+
+def test_a_problem_instead_of_a_welcome_is_passed_on() -> None:
+    async def main() -> None:
+        near, far = pair()
+        await say_problem(far, TurnedAway("The job is full.", advice="Try another."))
+        with pytest.raises(MessageError, match=r"The job is full\. \(CG506\)"):
+            await greet(near, "x")
+        await far.send(Heartbeat())
+        with pytest.raises(MessageError, match="Expected Welcome, got Heartbeat"):
+            await greet(near, "x")
+
+    run_virtual(main())
+
+
+def test_a_problem_for_somebody_who_has_gone_is_nobodys_problem() -> None:
+    async def main() -> None:
+        near, far = pair()
+        near.close()
+        await near.wait_closed()
+        await far.wait_closed()
+        await say_problem(far, TurnedAway("Too late."))
+
+    run_virtual(main())
+
+
+def test_hear_gives_what_comes_in_time() -> None:
+    async def main() -> None:
+        near, far = pair(there=lambda message: (9.0,))
+        await near.send(Problem(code="CG506", message="x"))
+        assert await hear(far) == Problem(code="CG506", message="x")
+
+    run_virtual(main())
