@@ -61,6 +61,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         future.add_done_callback(self._thread_done)
         return future
 
+    async def shutdown_default_executor(self, *args: Any) -> None:
+        self._jumping.threads += 1  # it waits for a thread of its own
+        try:
+            await super().shutdown_default_executor(*args)
+        finally:
+            self._jumping.threads -= 1
+
     def _thread_done(self, future: asyncio.Future[Any]) -> None:
         self._jumping.threads -= 1
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from crowdgrad.cli.output import JSON_HELP, add_common, write_json
@@ -69,9 +70,7 @@ async def _work(args: argparse.Namespace, settings: Settings) -> list[Outcome]:
             outcomes = await work(options, settings, stop, _lines(args.json == "-"))
         else:
             with console.status("Starting") as spinner:
-                outcomes = await work(
-                    options, settings, stop, lambda event: spinner.update(_line(event))
-                )
+                outcomes = await work(options, settings, stop, _spoken(spinner.update))
     for outcome in outcomes:
         console.print(
             f"{outcome.reason.capitalize()}. You gave {outcome.samples:,} samples. Thank you.",
@@ -80,13 +79,23 @@ async def _work(args: argparse.Namespace, settings: Settings) -> list[Outcome]:
     return outcomes
 
 
-def _line(event: Event) -> str:
-    if event.kind == "unit":
-        samples, accepted = event.data["samples"], event.data["accepted"]
-        return (
-            f"Working: {samples:,} samples in {accepted:,} updates, loss {event.data['loss']:.4f}"
-        )
-    return event.text
+def _spoken(show: Callable[[str], None]) -> Watch:
+    """What we are doing and what has come of it, in two lines that change in place."""
+    doing = ""
+
+    def watch(event: Event) -> None:
+        nonlocal doing
+        if event.kind == "unit":
+            given = event.data
+            show(
+                f"{doing}\n  {given['samples']:,} samples in {given['accepted']:,} updates, "
+                f"loss {given['loss']:.4f}. Ctrl-C stops."
+            )
+        else:
+            doing = event.text if event.kind == "state" else doing
+            show(event.text)
+
+    return watch
 
 
 def _lines(to_stderr: bool) -> Watch:

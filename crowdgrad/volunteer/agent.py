@@ -36,6 +36,7 @@ from crowdgrad.volunteer.workshop import Workshop
 
 Connect = Callable[[str, int], Awaitable[Connection]]
 MAX_WAIT_S = 5.0
+UNKNOWN_MEMORY_MB = 2048
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +62,10 @@ class Agent:
         watch: Watch,
         random01: Callable[[], float],
         reconnect_s: float,
+        memory_bytes: int | None = None,
         token: str = "",
     ) -> None:
+        """`memory_bytes`: the most a job may take; by default half of what there is."""
         self._identity = identity
         self.volunteer = volunteer
         self._chunks = chunks
@@ -70,6 +73,7 @@ class Agent:
         self._watch = watch
         self._random01 = random01
         self._reconnect_s = reconnect_s
+        self._memory_bytes = memory_bytes or lent_memory(volunteer)
         self._token = token
         self._workshop: Workshop | None = None
         self._leaving = asyncio.Event()
@@ -155,7 +159,9 @@ class Agent:
             self._workshop = None
         if self._workshop is None:
             self._say("state", "Fetching the program and checking it.")
-            self._workshop = await Workshop.open(admit, conversation, self._chunks)
+            self._workshop = await Workshop.open(
+                admit, conversation, self._chunks, memory_bytes=self._memory_bytes
+            )
         self._say("state", f"Working for “{admit.job.title}” ({self._workshop.trainer.engine}).")
         async with asyncio.TaskGroup() as lanes:
             for slot in range(self._workshop.slots):
@@ -244,6 +250,12 @@ class Agent:
                 return await self._leaving.wait()
         except TimeoutError:
             return False
+
+
+def lent_memory(volunteer: Volunteer) -> int:
+    """Bytes a job may take: half of the machine's memory."""
+    known_mb = volunteer.memory_mb or UNKNOWN_MEMORY_MB
+    return (known_mb << 20) // 2
 
 
 def _first_error(error: BaseException | None) -> BaseException:

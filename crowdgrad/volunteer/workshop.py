@@ -12,7 +12,7 @@ from collections.abc import Callable
 from crowdgrad.data.shards import decode_manifest
 from crowdgrad.domain.data import ChunkHash, Manifest
 from crowdgrad.domain.job import Job
-from crowdgrad.errors import DataAltered
+from crowdgrad.errors import DataAltered, TurnedAway
 from crowdgrad.net.messages import Admit
 from crowdgrad.program.artifact import decode
 from crowdgrad.replication.base import Chunks
@@ -38,8 +38,10 @@ class Workshop:
         self._shards: dict[int, asyncio.Task[None]] = {}
 
     @classmethod
-    async def open(cls, admit: Admit, talk_to: Conversation, chunks: Chunks) -> Workshop:
-        """Fetch program and manifest, lay out the memory, start the trainer."""
+    async def open(
+        cls, admit: Admit, talk_to: Conversation, chunks: Chunks, *, memory_bytes: int
+    ) -> Workshop:
+        """Fetch program and manifest, lay out at most so much memory, start the trainer."""
         job = admit.job
         _bound("program", admit.program_bytes, MAX_PROGRAM_BYTES)
         _bound("manifest", admit.manifest_bytes, MAX_MANIFEST_BYTES)
@@ -55,6 +57,7 @@ class Workshop:
             slots=job.local.overlap + 1,
             shard_bytes=[(number, manifest.shards[number].bytes) for number in mine],
         )
+        _bound("memory it needs", layout.total_bytes, memory_bytes)
         arena = Arena.make(layout.total_bytes)
         layout.program.of(arena.memory)[:] = program_bytes
         layout.manifest.of(arena.memory)[:] = manifest_bytes
@@ -134,7 +137,11 @@ class Workshop:
 
 def _bound(what: str, size: int, limit: int) -> None:
     if not 0 < size <= limit:
-        raise DataAltered(f"The {what} is said to have {size} bytes; at most {limit} are taken.")
+        raise TurnedAway(
+            f"This job is too large for this machine: the {what} has {size:,} bytes, the limit is "
+            f"{limit:,}.",
+            advice="Lend a larger machine, or help another job.",
+        )
 
 
 async def _fetch(talk_to: Conversation, chunks: Chunks, name: ChunkHash, size: int) -> bytes:

@@ -117,9 +117,9 @@ class Stage:
     def status(self) -> Status:
         return self.run.status()
 
-    def volunteer(self, name: str, *extra: str) -> Child:
+    def volunteer(self, name: str, *extra: str, via: str | None = None) -> Child:
         assert self.here is not None
-        where = () if "--matchmaker" in extra else (self.here.address,)
+        where = () if "--matchmaker" in extra else (via or self.here.address,)
         child = Child(
             ["work", *where, "--guest", "--plain", "--name", name, *extra,
              "--home", str(self.folder / "home")],
