@@ -13,6 +13,7 @@ from crowdgrad.volunteer.arena import Arena
 
 MAX_DEATHS = 3
 START_S = 60.0
+DYING_S = 1.0
 STDERR_KEPT = 2000
 
 
@@ -112,8 +113,8 @@ class TrainerLink:
         if self._closing:
             return ChildDied("The trainer is being stopped.")
         self.deaths += 1
+        code = await self._see_off(process)
         said = (await self._errors) if self._errors is not None else b""
-        code = await self._end()
         last = said.decode(errors="replace").strip().splitlines()[-1:]
         return ChildDied(
             f"The trainer (process {process.pid}) ended with code {code}"
@@ -121,21 +122,28 @@ class TrainerLink:
             advice="A new one is started; the unit goes to somebody else.",
         )
 
-    def _kill(self) -> None:
-        if self._process is not None:
+    async def _see_off(self, process: asyncio.subprocess.Process) -> int:
+        """The exit code of a process that has closed its end of the pipe."""
+        # Not killed at once: asyncio's kill looks first whether the process has ended, and then the
+        # exit code is lost to whoever waits for it.
+        self._process = None
+        try:
+            async with asyncio.timeout(DYING_S):
+                return await process.wait()
+        except TimeoutError:
             with contextlib.suppress(ProcessLookupError):
-                self._process.kill()
-            self._process = None
+                process.kill()
+            return await process.wait()
 
-    async def _end(self) -> int | None:
-        process = self._process
-        self._kill()
+    async def _end(self) -> None:
+        process, self._process = self._process, None
         if process is None:
-            return None
-        code = await process.wait()
+            return
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
         if self._errors is not None:
             await asyncio.gather(self._errors, return_exceptions=True)
-        return code
 
 
 async def _tail(stream: asyncio.StreamReader) -> bytes:
