@@ -59,7 +59,7 @@ class Show:
 
 
 SHOWS = {
-    "mnist": Show(title="MNIST", task="mnist_mlp", lr=0.1, minutes=1.0, quick_minutes=0.15),
+    "mnist": Show(title="MNIST", task="mnist_mlp", lr=0.05, minutes=1.0, quick_minutes=0.15),
     "digits": Show(
         title="Small digits",
         task="digits_mlp",
