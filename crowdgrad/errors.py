@@ -17,7 +17,8 @@
     ├── ProgramError                     a model that cannot travel, or must not run
     │   ├── CaptureError        CG301    PyTorch cannot turn the model into a graph
     │   ├── GateError           CG302    the program computes something else than autograd
-    │   └── ProgramRefused      CG303    the program is off the allow-list
+    │   ├── ProgramRefused      CG303    the program is off the allow-list
+    │   └── ComputeError        CG304    the runtime could not compute a unit
     ├── DataError                        data that is missing, altered or misshapen
     │   ├── DataMissing         CG401    a file or data set is not there
     │   ├── DataAltered         CG402    bytes do not match their hash
@@ -35,7 +36,9 @@ Codes are never reused. A message says what happened, with the values; `advice` 
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, TypeVar
+
+E = TypeVar("E", bound="CrowdgradError")
 
 
 class CrowdgradError(Exception):
@@ -50,7 +53,7 @@ class CrowdgradError(Exception):
 
     def __str__(self) -> str:
         advice = f" {self.advice}" if self.advice else ""
-        return f"[{self.code}] {_one_line(self.message + advice)}"
+        return f"[{self.code}] {one_line(self.message + advice)}"
 
 
 class UserError(CrowdgradError):
@@ -121,6 +124,10 @@ class ProgramRefused(ProgramError):
     code = "CG303"
 
 
+class ComputeError(ProgramError):
+    code = "CG304"
+
+
 class DataError(CrowdgradError):
     code = "CG400"
 
@@ -165,13 +172,13 @@ class TurnedAway(PeerError):
     code = "CG506"
 
 
-def _one_line(text: str) -> str:
-    # Part of a message may be a stranger's words: no line breaks, no commands to a terminal.
+def one_line(text: str) -> str:
+    """Text for a screen: part of it may be a stranger's, so no breaks, no terminal commands."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
-def tree(root: type[CrowdgradError] = CrowdgradError) -> list[type[CrowdgradError]]:
-    """Every error class, parents before children."""
+def tree(root: type[E]) -> list[type[E]]:
+    """A class and all that descend from it, parents before children."""
     found = [root]
     for child in root.__subclasses__():
         found.extend(tree(child))

@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Coroutine, Generator, Mapping, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import IO, TypeVar
 
 from crowdgrad.settings import child_environment
@@ -30,30 +31,39 @@ T = TypeVar("T")
 
 
 @contextlib.contextmanager
-def stop_requests(*, tied: bool) -> Generator[asyncio.Event, None, None]:
-    """An event that is set by SIGINT, by SIGTERM and, `tied`, by the end of standard input."""
+def stop_requests() -> Generator[asyncio.Event, None, None]:
+    """An event that SIGINT and SIGTERM set, for as long as a command's event loop runs."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
-    main_thread = threading.current_thread() is threading.main_thread()
-    numbers = (signal.SIGINT, signal.SIGTERM) if main_thread else ()
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in numbers}
     for number in numbers:
         loop.add_signal_handler(number, stop.set)
-    if tied:
-        _stop_with_stdin(loop, stop)
     try:
         yield stop
     finally:
         for number in numbers:
             loop.remove_signal_handler(number)
+            signal.signal(number, before[number])
 
 
-def _stop_with_stdin(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+def interrupt_on_sigterm() -> None:
+    """Let SIGTERM end a command as Ctrl-C does: what was begun is cleaned up on the way out."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)
+
+
+def tie_to_stdin() -> None:
+    """End this process, as SIGTERM would, when standard input does: its starter has gone."""
+
     def wait_for_end() -> None:
         with contextlib.suppress(OSError):
             while os.read(0, 4096):
                 continue
-        with contextlib.suppress(RuntimeError):  # the loop has ended before us
-            loop.call_soon_threadsafe(stop.set)
+        os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=wait_for_end, name="stdin", daemon=True).start()
 

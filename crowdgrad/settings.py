@@ -76,6 +76,11 @@ def load(overrides: Mapping[str, object] | None = None) -> Settings:
     return resolve(overrides or {}, os.environ)[0]
 
 
+def sourced(overrides: Mapping[str, object]) -> list[Sourced]:
+    """Every setting in force, with its source."""
+    return resolve(overrides, os.environ)[1]
+
+
 def resolve(
     overrides: Mapping[str, object], environment: Mapping[str, str]
 ) -> tuple[Settings, list[Sourced]]:

@@ -141,7 +141,7 @@ def test_secrets_go_by_environment_where_no_list_of_processes_shows_them(
 
 def test_a_signal_asks_to_stop_and_handlers_are_put_back() -> None:
     async def main() -> bool:
-        with stop_requests(tied=False) as stop:
+        with stop_requests() as stop:
             assert not stop.is_set()
             os.kill(os.getpid(), signal.SIGTERM)
             async with asyncio.timeout(5):
@@ -156,9 +156,10 @@ def test_a_signal_asks_to_stop_and_handlers_are_put_back() -> None:
 def test_the_end_of_standard_input_asks_to_stop() -> None:
     code = textwrap.dedent("""
         import asyncio
-        from crowdgrad.process import run_async, stop_requests
+        from crowdgrad.process import run_async, stop_requests, tie_to_stdin
+        tie_to_stdin()
         async def main():
-            with stop_requests(tied=True) as stop:
+            with stop_requests() as stop:
                 print("ready", flush=True)
                 await stop.wait()
                 print("stopped")
@@ -170,6 +171,26 @@ def test_the_end_of_standard_input_asks_to_stop() -> None:
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     assert process.communicate(timeout=20)[0] == "stopped\n"
+
+
+def test_sigterm_interrupts_what_has_no_event_loop_yet() -> None:
+    code = textwrap.dedent("""
+        import time
+        from crowdgrad.process import interrupt_on_sigterm, tie_to_stdin
+        interrupt_on_sigterm()
+        tie_to_stdin()
+        try:
+            print("ready", flush=True)
+            time.sleep(600)
+        except KeyboardInterrupt:
+            print("cleaned up")
+    """)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    assert process.communicate(timeout=20)[0] == "cleaned up\n"
 
 
 @linux

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from crowdgrad.net.messages import Heartbeat
+from crowdgrad.net.messages import Leave
 from crowdgrad.net.transport.inproc import pair
 from tests.virtual_time import Deadlock, run_virtual
 
@@ -54,9 +54,9 @@ def test_connections_inside_the_process_keep_virtual_time() -> None:
         loop = asyncio.get_running_loop()
         first, second = pair(there=lambda message: (90.0,))
         start = loop.time()
-        await first.send(Heartbeat())
+        await first.send(Leave(reason="note"))
         sent = loop.time()
-        assert await second.receive() == (Heartbeat(), b"")
+        assert await second.receive() == (Leave(reason="note"), b"")
         return sent - start, second.heard_at - start
 
     assert run_virtual(main()) == (0.0, 90.0)

@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 from crowdgrad.capture.advice import explain, refuse_state, user_line
 from crowdgrad.capture.cost import work_per_sample
 from crowdgrad.capture.export import OPSET, Port, to_onnx
-from crowdgrad.capture.fields import Reader, readers
+from crowdgrad.capture.fields import Reader, Records, readers
 from crowdgrad.capture.gate import Subject, pass_gate
 from crowdgrad.capture.lift import lift, plan_noise
 from crowdgrad.capture.quiet import untouched
@@ -45,16 +45,21 @@ class Captured:
 
 
 def capture(
-    task: Task, fields: tuple[Field, ...] | None = None, progress: Progress | None = None
+    task: Task,
+    fields: tuple[Field, ...] | None = None,
+    progress: Progress | None = None,
+    records: Records | None = None,
 ) -> Captured:
     """The task as a program; its module is left as it was.
 
     `fields` are the storage types of the record fields, inputs then targets; without them records
-    look like the example tensors. Raises TaskError, CaptureError, GateError or ProgramRefused.
+    look like the example tensors. `records` are some of the real ones, for the gate to compare on:
+    an example of zeros would show it next to nothing. Raises TaskError, CaptureError, GateError or
+    ProgramRefused.
     """
     say = progress or (lambda _: None)
     refuse_state(task.model)
-    reading = readers(task, fields)
+    reading = readers(task, fields, records)
     with untouched(task.model):
         metrics, outputs = _try(task)
         _freeze_unreached(task)

@@ -6,10 +6,13 @@ wire; casting and normalising them is part of the program, the same on every mac
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, get_args
+from typing import Any, Final, get_args
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from crowdgrad.capture.task import Task
@@ -18,6 +21,8 @@ from crowdgrad.domain.program import DType, TensorSpec
 from crowdgrad.errors import TaskError
 
 TORCH: Final[dict[DType, torch.dtype]] = {name: getattr(torch, name) for name in get_args(DType)}
+Records = Sequence[NDArray[Any]]
+"""Some records of a data set, a column for each field."""
 _NAMES: Final[dict[torch.dtype, DType]] = {dtype: name for name, dtype in TORCH.items()}
 
 
@@ -28,6 +33,8 @@ class Reader:
     field: Field
     example: Tensor
     is_input: bool
+    records: Tensor | None = None
+    """Some real records, as stored: what the program will be shown."""
 
     @property
     def spec(self) -> TensorSpec:
@@ -52,7 +59,10 @@ class Reader:
         return value.to(torch.float64).round().clamp(limits.min, limits.max).to(dtype)
 
     def draw(self, samples: int, generator: torch.Generator) -> Tensor:
-        """Fresh stored values within the range of the example's."""
+        """Fresh stored values: real records where there are some, else like the example's."""
+        if self.records is not None:
+            rows = torch.randint(0, len(self.records), (samples,), generator=generator)
+            return self.records[rows]
         stored = self.store(self.example)
         shape = (samples, *self.field.shape)
         if stored.dtype == torch.bool:
@@ -67,7 +77,9 @@ class Reader:
         return torch.rand(shape, generator=generator, dtype=stored.dtype) * (high - low) + low
 
 
-def readers(task: Task, fields: tuple[Field, ...] | None) -> tuple[Reader, ...]:
+def readers(
+    task: Task, fields: tuple[Field, ...] | None, records: Records | None = None
+) -> tuple[Reader, ...]:
     """A reader for each example tensor; TaskError where field and example do not fit."""
     chosen = _derived(task) if fields is None else fields
     if len(chosen) != len(task.example):
@@ -75,13 +87,18 @@ def readers(task: Task, fields: tuple[Field, ...] | None) -> tuple[Reader, ...]:
             f"the data has {len(chosen)} fields, the task {len(task.example)} inputs and targets.",
             advice="Name a field for each input and target, in that order.",
         )
+    columns: Sequence[Tensor | None] = [None] * len(chosen)
+    if records is not None:
+        columns = [torch.from_numpy(np.array(column)) for column in records]
     return tuple(
-        _reader(field, example, is_input=index < len(task.inputs))
-        for index, (field, example) in enumerate(zip(chosen, task.example, strict=True))
+        _reader(field, example, column, is_input=index < len(task.inputs))
+        for index, (field, example, column) in enumerate(
+            zip(chosen, task.example, columns, strict=True)
+        )
     )
 
 
-def _reader(field: Field, example: Tensor, *, is_input: bool) -> Reader:
+def _reader(field: Field, example: Tensor, records: Tensor | None, *, is_input: bool) -> Reader:
     if tuple(example.shape[1:]) != field.shape:
         raise TaskError(
             f"field {field.name!r} has records of shape {field.shape}, "
@@ -89,7 +106,7 @@ def _reader(field: Field, example: Tensor, *, is_input: bool) -> Reader:
             advice="Reshape inside the model, for instance with nn.Flatten or nn.Unflatten.",
         )
     _dtype(example)
-    return Reader(field=field, example=example, is_input=is_input)
+    return Reader(field=field, example=example, is_input=is_input, records=records)
 
 
 def _derived(task: Task) -> tuple[Field, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -50,4 +49,4 @@ def run(args: argparse.Namespace) -> int:
     command += ["--quick"] if args.quick else []
     command += ["--json", args.json] if args.json else []
     # A benchmark is its own process: nothing this command imported weighs on what it measures.
-    return subprocess.run(command, check=False, env=dict(os.environ)).returncode
+    return subprocess.run(command, check=False).returncode

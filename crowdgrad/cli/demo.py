@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import signal
 import sys
 import tempfile
 import time
@@ -18,7 +17,6 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 
 from crowdgrad.cli.output import JSON_HELP, write_json
@@ -95,24 +93,19 @@ def run(args: argparse.Namespace) -> int:
     from rich.console import Console
 
     console = Console(stderr=args.json == "-")
-    signal.signal(signal.SIGTERM, _as_interrupt)
     data = _choose_data(args, console)
     with tempfile.TemporaryDirectory(prefix="crowdgrad-demo-") as folder:
         stage = Stage(args=args, folder=Path(folder), console=console)
         try:
             stage.start(SHOWS[data], data)
-            status = stage.follow()
+            stage.follow()
             stage.wait_for_host()
         except BaseException:
             stage.console.print("Stopping everything.")
             raise
         finally:
             end_all(stage.children)
-    return _finish(args, console, status, stage.run_folder)
-
-
-def _as_interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+    return _finish(args, console, stage.run_folder)
 
 
 def _choose_data(args: argparse.Namespace, console: Console) -> str:
@@ -168,38 +161,32 @@ class Stage:
         self.url, self.run_folder = str(here["url"]), str(here["folder"])
         self._tell(f"{len(self.children)} processes started; the job's code is {here['code']}")
 
-    def follow(self) -> Status:
+    def follow(self) -> None:
         """Show the job until it is over."""
         from crowdgrad.cli.display import View
 
         status: Status | None = None
         with self._screen(View()) as show:
             while status is None or status.phase != "over":
-                fresh = self._status()
-                if fresh is None:
-                    if status is not None and self.children_host.code is not None:
-                        break
-                    time.sleep(POLL_S)
-                    continue
-                status = fresh
-                self._direct(status)
-                show(status)
+                status = self._status()
+                if status is not None:
+                    self._direct(status)
+                    show(status)
+                elif self.host.code is not None:
+                    return
                 time.sleep(POLL_S)
-        assert status is not None
-        return status
 
     @property
-    def children_host(self) -> Child:
+    def host(self) -> Child:
         return next(child for child in self.children if child.arguments[0] == "host")
 
     def wait_for_host(self) -> None:
-        """The host writes its run folder last."""
+        """The host writes its run folder last. Raises ChildDied."""
         with self.console.status("Writing the model and the report"):
-            self.children_host.wait(START_S)
-        if self.children_host.code != 0:
+            self.host.wait(START_S)
+        if self.host.code != 0:
             raise ChildDied(
-                f"The host ended with code {self.children_host.code}: "
-                f"{self.children_host.last_words()}",
+                f"The host ended with code {self.host.code}: {self.host.last_words()}",
                 advice="Run `crowdgrad demo` again; if it stays, report it.",
             )
 
@@ -278,12 +265,15 @@ class Stage:
             yield show
 
 
-def _finish(args: argparse.Namespace, console: Console, status: Status, folder: str) -> int:
+def _finish(args: argparse.Namespace, console: Console, folder: str) -> int:
+    import msgspec
+
     from crowdgrad.cli.display import summary
+    from crowdgrad.host.status import Status
 
     job = json.loads((Path(folder) / "job.json").read_text())
     outcome = job["outcome"]
-    summary(console, status, folder)
+    summary(console, msgspec.convert(outcome, Status), folder)
     accuracy = (outcome["test"] or outcome["best"] or {"metrics": {}})["metrics"].get("accuracy")
     write_json(
         args.json,

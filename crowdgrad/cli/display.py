@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rich.console import Console, Group, RenderableType
+from rich.markup import escape
 from rich.panel import Panel
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -30,7 +31,7 @@ class View:
         self._remember(status)
         return Panel(
             Group(self._bar(status), Text(), self._numbers(status), Text(), members(status)),
-            title=f"[bold]{status.title}[/] · {status.recipe}",
+            title=f"[bold]{escape(status.title)}[/] · {status.recipe}",
             subtitle=PHASES.get(status.phase, status.phase),
             padding=(1, 2),
         )
@@ -75,7 +76,8 @@ def members(status: Status) -> Table:
         table.add_column(heading, justify=right, no_wrap=True, min_width=width)  # type: ignore[arg-type]
     table.add_column("state", overflow="ellipsis", max_width=44, no_wrap=True)
     for member, row in zip(status.members, rows, strict=True):
-        table.add_row(*row, style="" if member.connected else "dim")
+        # As text, not as markup: names and reasons are strangers' words.
+        table.add_row(*map(Text, row), style="" if member.connected else "dim")
     return table
 
 
@@ -95,7 +97,7 @@ def summary(console: Console, status: Status, folder: str) -> None:
     """What a person wants to know when it is over."""
     console.print()
     colour = "green" if status.state == "finished" else "yellow"
-    console.print(f"[bold {colour}]{status.state.capitalize()}[/]: {status.reason}.")
+    console.print(f"[bold {colour}]{status.state.capitalize()}[/]: {escape(status.reason)}.")
     name = status.metric or "loss"
     if status.test is not None:
         console.print(f"Test {name}: [bold]{spell(status.test)}[/]", highlight=False)

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crowdgrad.cli.output import JSON_HELP, add_common, whole, write_json
-from crowdgrad.errors import TargetError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -97,14 +96,7 @@ def _plan(job: str, cache: Path) -> JobPlan:
     if job.endswith(".toml") or ":" not in job:
         with shown_progress() as progress:
             return read(Path(job), cache=cache, progress=progress)
-    found = load_object(job, Path.cwd())
-    found = found() if callable(found) else found
-    if not isinstance(found, JobPlan):
-        raise TargetError(
-            f"{job} is a {type(found).__name__}, not a job.",
-            advice="Name a cg.Job(task=…, data=…) or a function that returns one.",
-        )
-    return found
+    return load_object(job, Path.cwd(), JobPlan)
 
 
 async def _serve(
@@ -129,7 +121,7 @@ async def _serve(
             write_json(args.announce, {"address": here.address, "url": here.url,
                                        "folder": str(here.folder), "code": here.code})  # fmt: skip
 
-    with stop_requests(tied=args.tied) as stop:
+    with stop_requests() as stop:
         here = Run(prepared, options, settings)
         display, watch = _display(args, console)
         with display:
@@ -176,7 +168,7 @@ def _lines(console: Console) -> Callable[[Status], None]:
 
 def _finish(args: argparse.Namespace, outcome: Outcome, console: Console) -> None:
     from crowdgrad.cli.display import summary
-    from crowdgrad.host.api import as_json
+    from crowdgrad.host.status import as_json
 
     summary(console, outcome.status, str(outcome.folder))
     write_json(args.json, {**json.loads(as_json(outcome.status)), "run": str(outcome.folder)})

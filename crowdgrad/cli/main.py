@@ -8,12 +8,14 @@ from __future__ import annotations
 import argparse
 import gc
 import logging
+import signal
 import sys
 from collections.abc import Sequence
 
 from crowdgrad import __version__
 from crowdgrad.cli import bench, check, data, demo, host, matchmaker, settings, work
 from crowdgrad.errors import CrowdgradError
+from crowdgrad.process import interrupt_on_sigterm, tie_to_stdin
 
 COMMANDS = (host, work, matchmaker, check, data, demo, bench, settings)
 
@@ -52,6 +54,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         level=logging.INFO if args.verbose else logging.WARNING,
         format="%(asctime)s %(name)s: %(message)s",
     )
+    interrupt_on_sigterm()
+    if getattr(args, "tied", False):
+        tie_to_stdin()
     try:
         return int(args.run(args))
     except CrowdgradError as error:
@@ -67,3 +72,4 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Collecting what PyTorch built at import takes the interpreter a second at its end, for
         # nothing: after Ctrl-C that second is somebody's patience.
         gc.freeze()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)

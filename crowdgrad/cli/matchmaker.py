@@ -63,5 +63,5 @@ def run(args: Namespace) -> int:
         print(f"The matchmaker listens on http://{address}", file=out, flush=True)
         write_json(args.json, {"address": address, "url": f"http://{address}", "pid": os.getpid()})
 
-    run_async(serve(host=args.host, port=args.port, tied=args.tied, started=started))
+    run_async(serve(host=args.host, port=args.port, started=started))
     return 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from dataclasses import asdict
 
 from crowdgrad.cli.output import JSON_HELP, write_json
@@ -30,9 +29,9 @@ def run(args: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.table import Table
 
-    from crowdgrad.settings import resolve
+    from crowdgrad.settings import sourced
 
-    _, rows = resolve({"home": args.home}, os.environ)
+    rows = sourced({"home": args.home})
     write_json(args.json, {row.name: asdict(row) for row in rows})
     if args.json == "-":
         return 0

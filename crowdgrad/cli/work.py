@@ -56,6 +56,7 @@ def run(args: argparse.Namespace) -> int:
 
 async def _work(args: argparse.Namespace, settings: Settings) -> list[Outcome]:
     from rich.console import Console
+    from rich.markup import escape
 
     from crowdgrad.process import stop_requests
     from crowdgrad.settings import worker_token
@@ -65,17 +66,18 @@ async def _work(args: argparse.Namespace, settings: Settings) -> list[Outcome]:
         target=args.target, guest=args.guest, once=args.once, token=worker_token() or ""
     )
     console = Console(stderr=args.json == "-")
-    with stop_requests(tied=args.tied) as stop:
+    outcomes: list[Outcome] = []
+    with stop_requests() as stop:
         if args.plain or not console.is_terminal:
-            outcomes = await work(options, settings, stop, _lines(args.json == "-"))
+            await work(options, settings, stop, _lines(args.json == "-"), outcomes)
         else:
             with console.status("Starting") as spinner:
-                outcomes = await work(options, settings, stop, _spoken(spinner.update))
+                show = _spoken(lambda text: spinner.update(escape(text)))
+                await work(options, settings, stop, show, outcomes)
     for outcome in outcomes:
-        console.print(
-            f"{outcome.reason.capitalize()}. You gave {outcome.samples:,} samples. Thank you.",
-            highlight=False,
-        )
+        reason = outcome.reason[:1].upper() + outcome.reason[1:]
+        thanks = f"{reason}. You gave {outcome.samples:,} samples. Thank you."
+        console.print(thanks, highlight=False, markup=False)
     return outcomes
 
 
@@ -102,7 +104,7 @@ def _lines(to_stderr: bool) -> Watch:
     """Every change of state as a line; single units would only fill a log."""
 
     def watch(event: Event) -> None:
-        if event.kind in ("state", "trouble", "end"):
+        if event.kind in ("state", "trouble"):
             print(event.text, file=sys.stderr if to_stderr else sys.stdout, flush=True)
 
     return watch

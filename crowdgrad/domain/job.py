@@ -29,8 +29,6 @@ class StoppingRule:
     def __post_init__(self) -> None:
         if type(self.epochs) is not int or not 0 < self.epochs <= 1_000_000:
             raise ValueError(f"{self.epochs} epochs is not a whole number from 1 to 1000000")
-        if self.target is not None and not math.isfinite(self.target):
-            raise ValueError(f"a target of {self.target} cannot be reached")
         if self.minutes is not None and not 0 < self.minutes < 1e7:
             raise ValueError(f"{self.minutes} minutes is not a positive time")
         if self.target is not None and not math.isfinite(self.target):
@@ -59,6 +57,8 @@ class Job:
             raise ValueError(f"job id {self.id[:70]!r}")
         if not 0 < len(self.title) <= MAX_TITLE or len(self.cause) > MAX_TITLE:
             raise ValueError(f"a title has 1 to {MAX_TITLE} characters")
+        if not self.title.isprintable() or not self.cause.isprintable():
+            raise ValueError("title and cause are printable, on one line")
         if not 0 <= self.seed < 1 << 64:
             raise ValueError(f"seed {self.seed} is not a 64-bit number")
 

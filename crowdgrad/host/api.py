@@ -6,16 +6,13 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
-import json
-import math
 from collections.abc import AsyncIterator, Callable
 
 from fastapi import FastAPI
 from fastapi.responses import Response, StreamingResponse
 
 from crowdgrad import __version__
-from crowdgrad.host.status import Status
+from crowdgrad.host.status import Status, as_json
 
 EVENTS_EVERY_S = 0.5
 
@@ -56,18 +53,3 @@ async def _stream(take: Callable[[], Status]) -> AsyncIterator[str]:
         if status.phase == "over":
             return
         await asyncio.sleep(EVENTS_EVERY_S)
-
-
-def as_json(status: Status) -> str:
-    return json.dumps(finite(dataclasses.asdict(status)))
-
-
-def finite(value: object) -> object:
-    """JSON has no NaN: what is not a finite number becomes null."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, dict):
-        return {key: finite(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(inner) for inner in value]
-    return value

@@ -38,7 +38,10 @@ class Scores:
         return math.isfinite(self.loss) and all(map(math.isfinite, self.metrics.values()))
 
     def better_than(self, other: Scores | None) -> bool:
-        """By the first metric (larger is better); without one by the loss (smaller is better)."""
+        """By the first metric (larger is better); without one by the loss (smaller is better).
+
+        What is not finite is never better.
+        """
         if other is None or not self.finite:
             return self.finite
         if self.metrics:

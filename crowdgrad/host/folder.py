@@ -1,4 +1,4 @@
-"""`runs/<id>/`: everything a run leaves behind. No file is ever half-written.
+"""`runs/<id>/`: everything a run leaves behind. Files are whole; metrics grow line by line.
 
 job.json           what was trained, how, by whom, how it ended
 metrics.jsonl      one line a second while training, one for each evaluation

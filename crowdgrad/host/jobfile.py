@@ -24,12 +24,13 @@ maximum = 50
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 import tomllib
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from crowdgrad import recipes
 from crowdgrad.data import catalogue
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 KEYS = ("title", "cause", "task", "data", "validation", "seed", "recipe", "stop", "volunteers")
 VOLUNTEER_KEYS = ("minimum", "maximum")
 Table = Mapping[str, object]
+T = TypeVar("T")
 
 
 def read(file: Path, *, cache: Path, progress: Progress | None = None) -> JobPlan:
@@ -75,8 +77,11 @@ def read(file: Path, *, cache: Path, progress: Progress | None = None) -> JobPla
     )
 
 
-def load_object(target: str, folder: Path) -> object:
-    """The object that `module:object` names; `folder` is looked into first. Raises TargetError."""
+def load_object(target: str, folder: Path, wanted: type[T]) -> T:
+    """What `module:object` names, or returns where it is a function. Raises TargetError.
+
+    `folder` is looked into first.
+    """
     module_name, colon, name = target.partition(":")
     if not colon or not module_name or not name:
         raise TargetError(
@@ -86,19 +91,22 @@ def load_object(target: str, folder: Path) -> object:
     where = str(folder.resolve())
     _look_first(where, module_name)
     try:
-        module = importlib.import_module(module_name)
+        found = getattr(importlib.import_module(module_name), name)
+        if inspect.isroutine(found) or inspect.isclass(found):
+            found = found()
     except CrowdgradError:
         raise
     except Exception as error:
         raise TargetError(
-            f"Importing {module_name} failed: {type(error).__name__}: {error}.",
+            f"{target} cannot be had: {type(error).__name__}: {error}.",
             advice=f"It is looked for in {where} and where Python finds modules.",
         ) from error
-    if not hasattr(module, name):
+    if not isinstance(found, wanted):
         raise TargetError(
-            f"{module_name} has no {name!r}.", advice=f"Does {module.__file__} define it?"
+            f"{target} is a {type(found).__name__}, not a {wanted.__name__}.",
+            advice=f"Name a {wanted.__name__}, or a function that returns one.",
         )
-    return getattr(module, name)
+    return found
 
 
 def _look_first(folder: str, module_name: str) -> None:
@@ -116,14 +124,7 @@ def _look_first(folder: str, module_name: str) -> None:
 def load_task(target: str, folder: Path) -> Task:
     from crowdgrad.capture.task import Task
 
-    found = load_object(target, folder)
-    found = found() if callable(found) and not isinstance(found, Task) else found
-    if not isinstance(found, Task):
-        raise TargetError(
-            f"{target} is a {type(found).__name__}, not a task.",
-            advice="Name a cg.Task or a function that returns one.",
-        )
-    return found
+    return load_object(target, folder, Task)
 
 
 def load_data(

@@ -6,10 +6,17 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from crowdgrad.domain.job import Volunteer
-from crowdgrad.domain.work import VolunteerId
+from crowdgrad.domain.work import UnitId, VolunteerId
 
 WINDOW_S = 5.0
 STAYED = "stayed to the end"
+MAX_FAILURES_IN_A_ROW = 5
+PAUSE_S = 30.0
+"""How long somebody whose units all fail is left in peace."""
+LEASE_FACTOR = 5.0
+"""A lease is at least so many times as long as its holder usually takes."""
+MAX_STRANGERS = 200
+"""Accounts kept of those who came, gave nothing and went."""
 
 
 class Meter:
@@ -53,20 +60,33 @@ class Contribution:
     connected: bool = True
     state: str = "joined"
     """What it is doing or why it went, in plain words."""
-    joined_at: float = 0.0
     units: int = 0
     samples: int = 0
     credit: float = 0.0
     refused: dict[str, int] = field(default_factory=dict)
     staleness_sum: int = 0
-    compute_s: float = 0.0
     speed: Meter = field(default_factory=Meter)
+    leased_at: dict[UnitId, float] = field(default_factory=dict)
+    unit_s: float = 0.0
+    """How long a unit usually takes it, from lease to update."""
+    failures_in_a_row: int = 0
+    paused_until: float = 0.0
+
+    def lease_s(self, least_s: float) -> float:
+        return max(least_s, LEASE_FACTOR * self.unit_s)
+
+    def failed(self, now: float) -> None:
+        self.failures_in_a_row += 1
+        if self.failures_in_a_row >= MAX_FAILURES_IN_A_ROW:
+            self.failures_in_a_row = 0
+            self.paused_until = now + PAUSE_S
 
 
 class Ledger:
     def __init__(self, work_per_sample: float) -> None:
         self._work = work_per_sample
         self._accounts: dict[VolunteerId, Contribution] = {}
+        self._strangers: deque[VolunteerId] = deque()
         self._next_position = 1
         self.samples = Meter()
         self.updates = Meter()
@@ -76,9 +96,6 @@ class Ledger:
 
     def __getitem__(self, volunteer: VolunteerId) -> Contribution:
         return self._accounts[volunteer]
-
-    def __contains__(self, volunteer: VolunteerId) -> bool:
-        return volunteer in self._accounts
 
     def everyone(self) -> list[Contribution]:
         return sorted(self._accounts.values(), key=lambda account: account.position)
@@ -97,7 +114,7 @@ class Ledger:
             if own:
                 position = 0
             self._next_position = max(self._next_position, position + 1)
-            account = Contribution(volunteer, position, own, joined_at=now)
+            account = Contribution(volunteer, position, own)
             self._accounts[volunteer.id] = account
         account.connected = True
         account.state = "joined"
@@ -106,18 +123,27 @@ class Ledger:
     def leave(self, volunteer: VolunteerId, why: str) -> None:
         account = self._accounts[volunteer]
         account.connected = False
+        account.leased_at.clear()
         if account.state != STAYED:
             account.state = why
+        if account.units == 0:
+            self._strangers.append(volunteer)
+        while len(self._strangers) > MAX_STRANGERS:
+            forgotten = self._accounts.get(self._strangers.popleft())
+            if forgotten is not None and not forgotten.connected and forgotten.units == 0:
+                del self._accounts[forgotten.volunteer.id]
 
     def accept(
-        self, now: float, volunteer: VolunteerId, *, samples: int, staleness: int, compute_s: float
+        self, now: float, volunteer: VolunteerId, unit: UnitId, *, samples: int, staleness: int
     ) -> None:
         account = self._accounts[volunteer]
+        took_s = now - account.leased_at.pop(unit, now)
+        account.unit_s = took_s if account.units == 0 else 0.8 * account.unit_s + 0.2 * took_s
+        account.failures_in_a_row = 0
         account.units += 1
         account.samples += samples
         account.credit += samples * self._work
         account.staleness_sum += staleness
-        account.compute_s += compute_s
         account.speed.add(now, samples)
         self.samples.add(now, samples)
         self.updates.add(now, 1)

@@ -73,8 +73,11 @@ class Parameters:
             self._release(snapshot)
 
     async def copy(self) -> tuple[Vector, Version]:
-        async with self.published() as snapshot:
-            return snapshot.vector.copy(), snapshot.version
+        """A copy of its own, and which version it is."""
+        fresh = np.empty_like(self._vector)
+        async with self._lock:
+            await self._do(lambda: np.copyto(fresh, self._vector))
+            return fresh, self.version
 
     async def _current(self) -> Snapshot:
         async with self._lock:

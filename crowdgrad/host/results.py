@@ -8,12 +8,11 @@ from typing import Any
 from numpy.typing import NDArray
 from safetensors.numpy import save
 
-from crowdgrad.host.api import finite
 from crowdgrad.host.evaluation import Scores
 from crowdgrad.host.folder import RunFolder
 from crowdgrad.host.job import Prepared, describe
 from crowdgrad.host.report import render
-from crowdgrad.host.status import Status
+from crowdgrad.host.status import Status, finite
 from crowdgrad.numerics.layout import Layout
 from crowdgrad.numerics.vectors import Vector
 

@@ -19,14 +19,14 @@ from pathlib import Path
 from crowdgrad.domain.job import JobState, Member
 from crowdgrad.domain.matching import Offer
 from crowdgrad.domain.work import VolunteerId
-from crowdgrad.errors import ChildDied, CrowdgradError, JobFileError
-from crowdgrad.host.api import create_app, finite
+from crowdgrad.errors import ChildDied, CrowdgradError, JobFileError, one_line
+from crowdgrad.host.api import create_app
 from crowdgrad.host.evaluation import Scores
 from crowdgrad.host.folder import RunFolder
 from crowdgrad.host.job import Prepared, describe
 from crowdgrad.host.results import write_results
 from crowdgrad.host.server import Server
-from crowdgrad.host.status import Status, point, take_status
+from crowdgrad.host.status import Status, finite, point, take_status
 from crowdgrad.host.training import Training
 from crowdgrad.host.workers import Workers
 from crowdgrad.net.http import HttpServer
@@ -79,7 +79,7 @@ class Outcome:
     history: tuple[Scores, ...]
 
     @property
-    def state(self) -> str:
+    def state(self) -> JobState:
         return self.status.state
 
 
@@ -105,6 +105,7 @@ class Run:
         self._presence: HostPresence | None = None
         self._metrics_at = 0.0
         self._published_state: JobState = "waiting"
+        self._told_failure = False
 
     def status(self) -> Status:
         return take_status(self.training, self._loop.time())
@@ -116,44 +117,73 @@ class Run:
         started: Callable[[Here], None] = lambda here: None,
         watch: Callable[[Status], None] = lambda status: None,
     ) -> Outcome:
-        """Train until it is over or `stop` is set; the run folder is complete afterwards."""
-        async with self._running() as (here, server, workers):
-            started(here)
-            self._write_job("running")
-            while self.training.phase != "over":
-                now = self._loop.time()
-                if stop.is_set():
-                    self.training.stop("stopped by its host")
-                self._tend(workers, now)
-                for scores in await self.training.tick(now):
-                    self._note_scores(scores)
-                self._note(now)
-                watch(self.status())
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(TICK_S):
-                        await stop.wait() if not stop.is_set() else await asyncio.sleep(TICK_S)
+        """Train until it is over or `stop` is set; the run folder is complete afterwards.
+
+        Also when something breaks, `started` and `watch` included: then it is raised at the end.
+        """
+        trouble: Exception | None = None
+        async with self._running(stop) as (here, server, workers):
+            try:
+                started(here)
+                self._write_job("running")
+                await self._train(stop, workers, watch)
+            except Exception as error:
+                trouble = error
+                self.training.fail(one_line(f"{type(error).__name__}: {error}"))
             status = self.status()
             await server.farewell(status.reason)
-        parameters = await self.training.result()
-        watch(status)
-        await asyncio.to_thread(write_results, self.folder, self._prepared, status, parameters,
-                                tuple(self.training.history))  # fmt: skip
-        return Outcome(
+        outcome = Outcome(
             folder=self.folder.path,
             status=status,
-            parameters=parameters,
+            parameters=await self.training.result(),
             history=tuple(self.training.history),
         )
+        await asyncio.to_thread(
+            write_results, self.folder, self._prepared, status, outcome.parameters, outcome.history
+        )
+        if trouble is not None:
+            raise trouble
+        watch(status)
+        return outcome
+
+    async def _train(
+        self, stop: asyncio.Event, workers: Workers, watch: Callable[[Status], None]
+    ) -> None:
+        while self.training.phase != "over":
+            now = self._loop.time()
+            if stop.is_set():
+                self.training.stop("stopped by its host")
+            self._tend(workers, now)
+            for scores in await self.training.tick(now):
+                self._note_scores(scores)
+            status = self.status()
+            self._note(now, status)
+            watch(status)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(TICK_S):
+                    await stop.wait()
 
     @contextlib.asynccontextmanager
-    async def _running(self) -> AsyncIterator[tuple[Here, Server, Workers]]:
-        """Listener, API, matchmaker and workers, all ended in the opposite order."""
+    async def _running(self, stop: asyncio.Event) -> AsyncIterator[tuple[Here, Server, Workers]]:
+        """Listener, API, matchmaker and workers, all ended in the opposite order.
+
+        Raises KeyboardInterrupt when stopped before all of them are there.
+        """
         async with contextlib.AsyncExitStack() as stack:
+            opening = asyncio.create_task(self._open(stack))
+            stopping = asyncio.create_task(stop.wait())
             try:
-                opened = await self._open(stack)
+                await asyncio.wait({opening, stopping}, return_when=asyncio.FIRST_COMPLETED)
+                if not opening.done():
+                    raise KeyboardInterrupt
+                opened = opening.result()
             except BaseException:
                 self.folder.discard()
                 raise
+            finally:
+                stopping.cancel()
+                opening.cancel()
+                await asyncio.gather(opening, return_exceptions=True)
             yield opened
 
     async def _open(self, stack: contextlib.AsyncExitStack) -> tuple[Here, Server, Workers]:
@@ -222,7 +252,7 @@ class Run:
 
     async def _withdraw(self) -> None:
         assert self._presence is not None
-        self._tell_matchmaker()
+        self._tell_matchmaker(self.status())
         await self._presence.close()
 
     def _place_of(self, who: VolunteerId) -> int | None:
@@ -240,12 +270,11 @@ class Run:
         if said is not None:
             logger.warning("%s", said)
 
-    def _note(self, now: float) -> None:
-        self._tell_matchmaker()
+    def _note(self, now: float, status: Status) -> None:
+        self._tell_matchmaker(status)
         if now - self._metrics_at < METRICS_EVERY_S:
             return
         self._metrics_at = now
-        status = self.status()
         line = dataclasses.asdict(status)
         kept = ("elapsed_s", "epochs_done", "updates", "samples", "samples_per_s", "updates_per_s",
                 "mean_staleness", "train_loss", "refused")  # fmt: skip
@@ -259,11 +288,15 @@ class Run:
         line = finite({"kind": scores.kind, **dataclasses.asdict(found)})
         self.folder.add_metrics(line)  # type: ignore[arg-type]
 
-    def _tell_matchmaker(self) -> None:
-        state: JobState = self.status().state  # type: ignore[assignment]
-        if self._presence is not None and state != self._published_state:
-            self._published_state = state
-            self._presence.set_state(state)
+    def _tell_matchmaker(self, status: Status) -> None:
+        if self._presence is None:
+            return
+        if status.state != self._published_state:
+            self._published_state = status.state
+            self._presence.set_state(status.state)
+        if self._presence.failure is not None and not self._told_failure:
+            self._told_failure = True
+            logger.warning("the matchmaker: %s", self._presence.failure)
 
     def _write_job(self, state: str) -> None:
         with contextlib.suppress(CrowdgradError):  # a full disk is said again at the end

@@ -12,7 +12,14 @@ from collections.abc import Callable, Mapping
 from crowdgrad import __version__
 from crowdgrad.domain.data import ChunkHash
 from crowdgrad.domain.work import Version, VolunteerId
-from crowdgrad.errors import CrowdgradError, FrameError, MessageError, PeerError, TurnedAway
+from crowdgrad.errors import (
+    CrowdgradError,
+    FrameError,
+    MessageError,
+    PeerError,
+    TurnedAway,
+    one_line,
+)
 from crowdgrad.host.evaluation import is_evaluation
 from crowdgrad.host.ledger import Contribution
 from crowdgrad.host.parameters import BufferPool
@@ -20,6 +27,7 @@ from crowdgrad.host.training import Training
 from crowdgrad.net import handshake, identity
 from crowdgrad.net.heartbeat import keep_alive
 from crowdgrad.net.messages import (
+    MAX_WORDS,
     Admit,
     Blob,
     Exchange,
@@ -27,7 +35,6 @@ from crowdgrad.net.messages import (
     Get,
     GiveBack,
     Grant,
-    Heartbeat,
     Join,
     Leave,
     Message,
@@ -43,6 +50,7 @@ logger = logging.getLogger(__name__)
 SOFTWARE = f"crowdgrad {__version__}"
 ASK_AGAIN_S = 0.2
 FAREWELL_S = 1.0
+ROSTER_EVERY_S = 0.2
 
 
 class Server:
@@ -72,31 +80,32 @@ class Server:
         self._place_of = place_of
         self._pool = BufferPool(training.parameters.bytes)
         self._talking: dict[VolunteerId, Connection] = {}
+        self._telling: dict[Connection, bool] = {}
+        """Whom we are telling the roster, and whether it has changed since."""
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def serve(self, connection: Connection) -> None:
         """One connection from its first byte to its end."""
         try:
-            account = await self._admit(connection)
+            join, own = await self._greet(connection)
         except PeerError as error:
-            await handshake.say_problem(connection, error)
+            connection.refuse(error)
             raise
-        who = account.volunteer.id
+        account = self._enter(connection, join, own=own)
         beats = asyncio.create_task(
             keep_alive(connection, beat_s=self._heartbeat_s, silence_s=self._silence_s)
         )
-        why = "lost"
+        why = "an error on the host"
         try:
+            await connection.send(self._admission(account))
+            self._tell_roster()
             why = await self._converse(connection, account)
         except PeerError as error:
             why = error.message
-            await handshake.say_problem(connection, error)
+            connection.refuse(error)
         finally:
             beats.cancel()
-            if self._talking.get(who) is connection:  # not if the same volunteer came back anew
-                del self._talking[who]
-                self._training.leave(who, why)
-                logger.info("%s left: %s", account.volunteer.name, why)
-                await self._tell_roster()
+            self._go(connection, account, one_line(why))
 
     async def farewell(self, reason: str) -> None:
         """Tell everyone that the job is over and let them go."""
@@ -106,38 +115,17 @@ class Server:
 
     # -- joining ------------------------------------------------------------------------------
 
-    async def _admit(self, connection: Connection) -> Contribution:
+    async def _greet(self, connection: Connection) -> tuple[Join, bool]:
+        """Who it is, proven, and whether it is our own worker. Raises PeerError."""
         challenge = secrets.token_bytes(identity.CHALLENGE_BYTES)
         await handshake.answer(connection, SOFTWARE, challenge)
         join = expect(await handshake.hear(connection), Join)
         who = identity.verify(join.key, challenge, join.signature)
         if who != join.volunteer.id:
             raise TurnedAway(f"That key belongs to {who}, not to {join.volunteer.id}.")
-        own = bool(join.token) and hmac.compare_digest(join.token, self._token)
+        own = bool(join.token) and hmac.compare_digest(join.token.encode(), self._token.encode())
         self._check_place(who, own=own)
-        before = self._talking.pop(who, None)
-        if before is not None:
-            self._training.leave(who, "came back on another connection")
-            before.close(TurnedAway("You came back on another connection."))
-        account = self._training.join(
-            self._clock(), join.volunteer, own=own, hint=self._place_of(who)
-        )
-        self._talking[who] = connection
-        job = self._training.job
-        connection.set_sink(self._sink)
-        await connection.send(
-            Admit(
-                job=job,
-                position=account.position,
-                program_bytes=len(self._blobs[job.program]),
-                manifest_bytes=len(self._blobs[job.manifest]),
-                heartbeat_s=self._heartbeat_s,
-                silence_s=self._silence_s,
-            )
-        )
-        logger.info("%s joined as number %d", account.volunteer.name, account.position)
-        await self._tell_roster()
-        return account
+        return join, own
 
     def _check_place(self, who: VolunteerId, *, own: bool) -> None:
         if self._training.phase == "over":
@@ -148,11 +136,73 @@ class Server:
                 f"The job is full: {others} volunteers are here already.", advice="Try later."
             )
 
-    async def _tell_roster(self) -> None:
-        message = RosterChanged(roster=self._training.roster())
-        for connection in list(self._talking.values()):
-            with contextlib.suppress(PeerError):
-                await connection.send(message)
+    def _enter(self, connection: Connection, join: Join, *, own: bool) -> Contribution:
+        """Make it a member. Whoever was here under the same key, or as worker 0, goes."""
+        who = join.volunteer.id
+        for other in [m for m in self._talking if m == who or (own and self._is_own(m))]:
+            before = self._talking.pop(other)
+            self._training.leave(other, "came back on another connection")
+            before.refuse(
+                TurnedAway(
+                    "Somebody joined with the same key.",
+                    advice="For a second volunteer on one machine use --guest.",
+                )
+            )
+        self._talking[who] = connection
+        connection.set_sink(self._sink)
+        account = self._training.join(
+            self._clock(), join.volunteer, own=own, hint=self._place_of(who)
+        )
+        logger.info("%s joined as number %d", account.volunteer.name, account.position)
+        return account
+
+    def _is_own(self, member: VolunteerId) -> bool:
+        return self._training.ledger[member].own
+
+    def _admission(self, account: Contribution) -> Admit:
+        job = self._training.job
+        return Admit(
+            job=job,
+            position=account.position,
+            program_bytes=len(self._blobs[job.program]),
+            manifest_bytes=len(self._blobs[job.manifest]),
+            heartbeat_s=self._heartbeat_s,
+            silence_s=self._silence_s,
+        )
+
+    def _go(self, connection: Connection, account: Contribution, why: str) -> None:
+        who = account.volunteer.id
+        if self._talking.get(who) is connection:  # not if the same volunteer came back anew
+            del self._talking[who]
+            self._training.leave(who, why)
+            logger.info("%s left: %s", account.volunteer.name, why)
+            self._tell_roster()
+
+    def _tell_roster(self) -> None:
+        """Tell everyone who is here, soon, and never wait for one who does not listen."""
+        for connection in self._talking.values():
+            if connection in self._telling:
+                self._telling[connection] = True
+                continue
+            self._telling[connection] = False
+            task = asyncio.create_task(self._send_roster(connection))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _send_roster(self, connection: Connection) -> None:
+        changed = True
+        try:
+            while changed:
+                await asyncio.sleep(
+                    ROSTER_EVERY_S
+                )  # several who come at once are one piece of news
+                self._telling[connection] = False
+                await connection.send(RosterChanged(roster=self._training.roster()))
+                changed = self._telling[connection]
+        except PeerError:
+            return  # it has gone
+        finally:
+            del self._telling[connection]
 
     # -- working ------------------------------------------------------------------------------
 
@@ -165,10 +215,10 @@ class Server:
             elif isinstance(message, Get):
                 await self._send_blob(connection, message.hash)
             elif isinstance(message, GiveBack):
-                self._training.give_back(account, message.unit, message.reason[:300])
+                self._training.give_back(self._clock(), account, message.unit, message.reason)
             elif isinstance(message, Leave):
-                return f"left: {message.reason[:300]}"
-            elif not isinstance(message, Heartbeat):
+                return f"left: {message.reason}"
+            else:
                 raise MessageError(f"A volunteer does not say {type(message).__name__}.")
 
     async def _exchange(
@@ -187,10 +237,12 @@ class Server:
     ) -> None:
         async with self._training.parameters.published() as snapshot:
             unit, reason = self._training.lease(
-                self._clock(), account, ask.shards, snapshot.version
+                self._clock(), account, frozenset(ask.shards), snapshot.version
             )
             if unit is None:
-                await connection.send(Wait(reason=reason, seconds=ASK_AGAIN_S, verdict=verdict))
+                await connection.send(
+                    Wait(ticket=ask.ticket, reason=reason, seconds=ASK_AGAIN_S, verdict=verdict)
+                )
                 return
             round_ = self._training.evaluation.round
             if is_evaluation(unit.id) and round_ is not None:
@@ -198,7 +250,9 @@ class Server:
                 data = round_.payload
             else:
                 base, data = snapshot.version, snapshot.payload
-            await connection.send(Grant(unit=unit, base=base, verdict=verdict), data)
+            await connection.send(
+                Grant(ticket=ask.ticket, unit=unit, base=base, verdict=verdict), data
+            )
 
     async def _send_blob(self, connection: Connection, wanted: ChunkHash) -> None:
         data = self._blobs.get(wanted)
@@ -222,7 +276,11 @@ class Server:
         with contextlib.suppress(CrowdgradError, TimeoutError):
             async with asyncio.timeout(FAREWELL_S):
                 await connection.send(
-                    Finished(reason=reason, samples=account.samples, credit=account.credit)
+                    Finished(
+                        reason=one_line(reason)[:MAX_WORDS],
+                        samples=account.samples,
+                        credit=account.credit,
+                    )
                 )
                 await connection.wait_closed()
         connection.close()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+import math
+from dataclasses import asdict, dataclass
 
+from crowdgrad.domain.job import JobState
 from crowdgrad.host.evaluation import Scores
 from crowdgrad.host.ledger import Contribution
 from crowdgrad.host.training import Training
@@ -43,7 +46,7 @@ class Status:
     title: str
     recipe: str
     phase: str
-    state: str
+    state: JobState
     reason: str
     elapsed_s: float
     progress: float
@@ -71,7 +74,7 @@ class Status:
 def take_status(training: Training, now: float) -> Status:
     ledger, ending = training.ledger, training.ending
     updates = sum(training.staleness.values())
-    state = "waiting" if training.started_at is None else "running"
+    state: JobState = "waiting" if training.started_at is None else "running"
     return Status(
         job=training.job.id,
         title=training.job.title,
@@ -140,3 +143,18 @@ def _member(account: Contribution, total: int, now: float) -> MemberStatus:
 
 def _mean(total: float, count: float) -> float:
     return total / count if count else 0.0
+
+
+def as_json(status: Status) -> str:
+    return json.dumps(finite(asdict(status)))
+
+
+def finite(value: object) -> object:
+    """JSON has no NaN: what is not a finite number becomes null."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(inner) for inner in value]
+    return value

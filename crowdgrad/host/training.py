@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,7 +23,7 @@ from crowdgrad.domain.job import Job, JobState, Member, Roster, Volunteer
 from crowdgrad.domain.program import ProgramSpec
 from crowdgrad.domain.work import Unit, UnitId, Update, Version, VolunteerId
 from crowdgrad.host.evaluation import Evaluation, EvaluationKind, Scores, is_evaluation
-from crowdgrad.host.ledger import STAYED, Contribution, Ledger
+from crowdgrad.host.ledger import MAX_FAILURES_IN_A_ROW, STAYED, Contribution, Ledger
 from crowdgrad.host.parameters import Parameters
 from crowdgrad.numerics.noise import shard_order
 from crowdgrad.numerics.rules.base import ServerRule
@@ -112,7 +113,7 @@ class Training:
     # -- units --------------------------------------------------------------------------------
 
     def lease(
-        self, now: float, account: Contribution, holds: tuple[int, ...], base: Version
+        self, now: float, account: Contribution, holds: Collection[int], base: Version
     ) -> tuple[Unit | None, str]:
         """The next unit for a member; evaluation goes first, and only to the host's own worker."""
         if self.started_at is None:
@@ -122,12 +123,28 @@ class Training:
             return unit, "evaluation"
         if self.phase != "training":
             return None, f"training is over, {self.phase}"
-        unit, reason = self.book.lease(now, account.volunteer.id, base, holds)
+        unit, reason = None, self._not_now(now, account)
+        if not reason:
+            unit, reason = self.book.lease(
+                now, account.volunteer.id, base, holds, account.lease_s(self._lease_s)
+            )
+        if unit is not None:
+            account.leased_at[unit.id] = now
         account.state = "training" if unit else f"waiting: {reason}"
         return unit, reason
 
-    def give_back(self, account: Contribution, unit: UnitId, why: str) -> None:
+    def _not_now(self, now: float, account: Contribution) -> str:
+        """Why a member gets no unit although there may be some; empty if it may have one."""
+        held = self.book.holding(account.volunteer.id)
+        if held > self.job.local.overlap:
+            return f"you have {held} units already"
+        if now < account.paused_until:
+            return f"your last {MAX_FAILURES_IN_A_ROW} units failed"
+        return ""
+
+    def give_back(self, now: float, account: Contribution, unit: UnitId, why: str) -> None:
         who = account.volunteer.id
+        account.failed(now)
         if not is_evaluation(unit):
             self.book.give_back(unit, who, why, failed=True)
         elif self.evaluation.round is not None:  # only worker 0 can try again: no blame
@@ -160,11 +177,12 @@ class Training:
             return str(refusal)
         expected = self.book.plan.samples(entry.unit.first_batch, entry.unit.batches)
         if update.samples != expected:
-            return self._fail(account, update, f"wrong_samples ({update.samples} for {expected})")
+            why = f"wrong_samples ({update.samples} for {expected})"
+            return self._fail(now, account, update, why)
         if not math.isfinite(update.loss) or not await self.parameters.finite(vector):
             if account.own:  # our own arithmetic, on our own data: nobody lied, it diverged
                 self._diverge(update.loss)
-            return self._fail(account, update, "not_finite")
+            return self._fail(now, account, update, "not_finite")
         # Between the question above and here others may have finished the unit: ask again, and from
         # now on it is ours alone.
         unit, refusal = self.book.finish(update.unit, who, update.base, incarnation)
@@ -172,14 +190,13 @@ class Training:
             return str(refusal)
         staleness = await self.parameters.apply(vector, update.base)
         self.staleness[staleness] += 1
-        self.ledger.accept(
-            now, who, samples=update.samples, staleness=staleness, compute_s=update.compute_s
-        )
+        self.ledger.accept(now, who, unit.id, samples=update.samples, staleness=staleness)
         kept = LOSS_MEMORY if self.train_loss is not None else 0.0
         self.train_loss = kept * (self.train_loss or 0.0) + (1 - kept) * update.loss
         return "accepted"
 
-    def _fail(self, account: Contribution, update: Update, why: str) -> str:
+    def _fail(self, now: float, account: Contribution, update: Update, why: str) -> str:
+        account.failed(now)
         self.book.give_back(update.unit, account.volunteer.id, why, failed=True)
         return why
 
@@ -241,7 +258,7 @@ class Training:
         self.history.append(scores)
         if scores.better_than(self.best):
             self.best, self.best_vector = scores, vector
-        if not scores.finite:
+        if not math.isfinite(scores.loss):
             self._diverge(scores.loss)
         return [scores]
 
@@ -255,8 +272,12 @@ class Training:
                 metric=value,
                 elapsed_s=self.elapsed_s(now),
             )
-            if over:
-                self._end("finished", reason)
+            aside = self.book.set_aside
+            if over and aside and not self.ledger.total_updates:
+                self._end("failed", f"every unit failed: {aside[-1].story[-2]}")
+            elif over:
+                but = f"; {len(aside)} units failed and were set aside" if aside else ""
+                self._end("finished", reason + but)
         if self.phase == "validating" and self.evaluation.round is None and self._up_to_date():
             self.phase = "testing"
         if self.phase == "testing" and (self._tests_done or not self.evaluation.has("test")):

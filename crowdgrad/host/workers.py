@@ -15,6 +15,8 @@ from crowdgrad.settings import WORKER_TOKEN_VARIABLE
 
 MAX_DEATHS = 5
 PATIENCE_S = 0.5
+HEALTHY_S = 60.0
+"""A worker that has run so long has earned a clean slate."""
 
 
 class Workers:
@@ -26,11 +28,7 @@ class Workers:
         self._own: Child | None = None
         self._helpers: list[Child] = []
         self._deaths = 0
-        self._start_at = 0.0
-
-    @property
-    def pids(self) -> list[int]:
-        return [child.pid for child in (self._own, *self._helpers) if child is not None]
+        self._start_at = self._started_at = 0.0
 
     def start_helpers(self, count: int) -> None:
         for number in range(1, count + 1):
@@ -39,6 +37,8 @@ class Workers:
     def tend(self, now: float) -> str | None:
         """Start worker 0, or start it again; what happened, if anything. Raises ChildDied."""
         if self._own is not None and self._own.code is None:
+            if now - self._started_at > HEALTHY_S:
+                self._deaths = 0
             return None
         said = None
         if self._own is not None:
@@ -53,6 +53,7 @@ class Workers:
                 advice=f"Look into {self._logs}.",
             )
         if now >= self._start_at:
+            self._started_at = now
             self._own = self._start("worker-0", {WORKER_TOKEN_VARIABLE: self._token})
         return said
 

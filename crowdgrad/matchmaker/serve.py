@@ -24,17 +24,16 @@ async def serve(
     port: int = 8700,
     store: Store | None = None,
     rules: Rules | None = None,
-    tied: bool = False,
     started: Callable[[str], None] = lambda address: None,
 ) -> None:
-    """Serve until SIGINT or SIGTERM, or, `tied`, until standard input ends. Port 0: any free one.
+    """Serve until SIGINT or SIGTERM. Port 0: any free one.
 
     `started` is told the address once connections are accepted. Raises PortBusy or SettingError
     when the address cannot be had.
     """
     app = create_app(store or MemoryStore(), rules=rules)
     server = HttpServer(app, bind(host, port), max_message_bytes=rooms.MAX_REQUEST_BYTES)
-    with stop_requests(tied=tied) as stop:
+    with stop_requests() as stop:
         await server.start()
         started(server.address)
         await stop.wait()

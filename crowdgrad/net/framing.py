@@ -25,6 +25,7 @@ from crowdgrad.net.messages import MAX_BODY_BYTES, PROTOCOL, Message, decode, en
 
 MAGIC = b"cgrd"
 HEADER_BYTES = 24
+MAX_FIRST_BODY_BYTES = 16 << 10
 _FIELDS = struct.Struct("<4sBBHIQ")
 _CHECK = struct.Struct("<I")
 UPDATE_ADVICE = "Update crowdgrad on the older side: `pip install -U crowdgrad`."
@@ -44,7 +45,7 @@ def pack(message: Message, payload_bytes: int = 0) -> bytes:
     return fields + _CHECK.pack(zlib.crc32(fields)) + body
 
 
-def unpack(header: bytes | bytearray | memoryview) -> Header:
+def unpack(header: bytes | bytearray | memoryview, max_body_bytes: int = MAX_BODY_BYTES) -> Header:
     """Raises FrameError or VersionMismatch."""
     magic, major, minor, kind, body_bytes, payload_bytes = _FIELDS.unpack_from(header)
     if magic != MAGIC:
@@ -59,8 +60,8 @@ def unpack(header: bytes | bytearray | memoryview) -> Header:
             advice=UPDATE_ADVICE,
         )
     if zlib.crc32(memoryview(header)[:20]) != _CHECK.unpack_from(header, 20)[0]:
-        raise FrameError("A frame's header is damaged.", advice="The connection starts again.")
-    if body_bytes > MAX_BODY_BYTES:
+        raise FrameError("A frame's header is damaged.", advice="Connect again.")
+    if body_bytes > max_body_bytes:
         raise FrameError(f"A frame announces a body of {body_bytes} bytes.")
     return Header(kind, body_bytes, payload_bytes)
 
@@ -86,15 +87,13 @@ class FrameReader:
 
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
+        self.max_body_bytes = MAX_FIRST_BODY_BYTES
+        """Small until the receiver knows whom it talks to and sets a sink."""
         self._staging = bytearray(self.STAGING_BYTES)
         self._held = 0  # bytes in staging not yet taken
         self._message: Message | None = None  # the frame whose payload is arriving
         self._payload = memoryview(b"")
         self._arrived = 0
-
-    @property
-    def in_payload(self) -> bool:
-        return self._message is not None
 
     def buffer(self) -> memoryview:
         if self._message is not None:
@@ -118,7 +117,7 @@ class FrameReader:
         """Take every whole frame out of staging; leave the rest at its beginning."""
         at = 0
         while self._held - at >= HEADER_BYTES:
-            header = unpack(memoryview(self._staging)[at : at + HEADER_BYTES])
+            header = unpack(memoryview(self._staging)[at : at + HEADER_BYTES], self.max_body_bytes)
             end = at + HEADER_BYTES + header.body_bytes
             if end > self._held:
                 self._make_room(HEADER_BYTES + header.body_bytes)

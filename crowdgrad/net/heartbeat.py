@@ -36,7 +36,7 @@ async def keep_alive(connection: Connection, *, beat_s: float, silence_s: float)
             await asyncio.sleep(beat_s)
             action, reason = next_action(
                 loop.time(),
-                heard_at=connection.heard_at,
+                heard_at=loop.time() if connection.paused else connection.heard_at,
                 sent_at=connection.sent_at,
                 beat_s=beat_s,
                 silence_s=silence_s,

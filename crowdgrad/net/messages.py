@@ -13,20 +13,27 @@ import msgspec
 from crowdgrad.domain.data import ChunkHash
 from crowdgrad.domain.job import Job, Roster, Volunteer
 from crowdgrad.domain.work import Unit, UnitId, Update, Version
-from crowdgrad.errors import CrowdgradError, MessageError
+from crowdgrad.errors import CrowdgradError, MessageError, PeerError, tree
 
 PROTOCOL = (1, 0)
 """Major and minor. Peers one minor apart work together; majors must agree."""
 MAX_BODY_BYTES = 1 << 20
 MAX_WORDS = 500
 """Characters of a stranger's words that we repeat."""
-MAX_CODE = 10
+MAX_SHARDS_NAMED = 1024
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=False):
     """Newer peers may say more in a known message; what we do not know we pass over."""
 
     kind: ClassVar[int] = 0
+
+
+def check_words(*texts: str) -> None:
+    """What a stranger says ends up on somebody's screen: one line, no terminal escapes."""
+    for text in texts:
+        if len(text) > MAX_WORDS or not text.isprintable():
+            raise ValueError(f"words are one printable line of at most {MAX_WORDS} characters")
 
 
 class Hello(Message, frozen=True):
@@ -80,7 +87,7 @@ class Admit(Message, frozen=True):
     def __post_init__(self) -> None:
         if min(self.position, self.program_bytes, self.manifest_bytes) < 0:
             raise ValueError("places and bytes count from zero")
-        if not (0 < 2 * self.heartbeat_s <= self.silence_s < 1e9):
+        if not (0.1 <= 2 * self.heartbeat_s <= self.silence_s < 1e9):
             raise ValueError(
                 f"a heartbeat every {self.heartbeat_s} s, silence after {self.silence_s} s"
             )
@@ -114,6 +121,12 @@ class Exchange(Message, frozen=True):
     update: Update | None = None
     shards: tuple[int, ...] = ()
     """Shards whose data I hold, first of all those I would like to work on."""
+    ticket: int = 0
+    """Comes back with the answer, so that each answer finds who asked."""
+
+    def __post_init__(self) -> None:
+        if len(self.shards) > MAX_SHARDS_NAMED:
+            raise ValueError(f"{len(self.shards)} shards; name at most {MAX_SHARDS_NAMED}")
 
 
 class Grant(Message, frozen=True):
@@ -124,6 +137,10 @@ class Grant(Message, frozen=True):
     base: Version
     verdict: str = ""
     """What became of the update just received: empty, `accepted`, or why it was refused."""
+    ticket: int = 0
+
+    def __post_init__(self) -> None:
+        check_words(self.verdict)
 
 
 class Wait(Message, frozen=True):
@@ -133,10 +150,12 @@ class Wait(Message, frozen=True):
     reason: str
     seconds: float
     verdict: str = ""
+    ticket: int = 0
 
     def __post_init__(self) -> None:
         if not 0 <= self.seconds < 1e9:
             raise ValueError(f"nobody can wait for {self.seconds} s")
+        check_words(self.reason, self.verdict)
 
 
 class GiveBack(Message, frozen=True):
@@ -145,6 +164,9 @@ class GiveBack(Message, frozen=True):
     kind = 12
     unit: UnitId
     reason: str
+
+    def __post_init__(self) -> None:
+        check_words(self.reason)
 
 
 class Heartbeat(Message, frozen=True):
@@ -159,6 +181,9 @@ class Leave(Message, frozen=True):
     kind = 14
     reason: str
 
+    def __post_init__(self) -> None:
+        check_words(self.reason)
+
 
 class Finished(Message, frozen=True):
     """Host: The job is over, for this reason; you gave so many samples. Thank you."""
@@ -167,6 +192,9 @@ class Finished(Message, frozen=True):
     reason: str
     samples: int
     credit: float
+
+    def __post_init__(self) -> None:
+        check_words(self.reason)
 
 
 MESSAGES: tuple[type[Message], ...] = (
@@ -206,13 +234,17 @@ def problem(error: CrowdgradError) -> Problem:
     )
 
 
+def told(said: Problem) -> PeerError:
+    """The error that the other side's Problem is for us: of the kind its code names."""
+    kinds = {kind.code: kind for kind in tree(PeerError)}
+    kind = kinds.get(said.code, PeerError)
+    return kind(f"The other side says: {said.message[:MAX_WORDS]}", advice=said.advice[:MAX_WORDS])
+
+
 def expect(message: Message, wanted: type[M]) -> M:
-    """The message if it is of the wanted type; what a Problem says is raised as MessageError."""
+    """The message if it is of the wanted type. Raises what a Problem says, or MessageError."""
     if isinstance(message, wanted):
         return message
     if isinstance(message, Problem):
-        raise MessageError(
-            f"The other side says: {message.message[:MAX_WORDS]} ({message.code[:MAX_CODE]})",
-            advice=message.advice[:MAX_WORDS],
-        )
+        raise told(message)
     raise MessageError(f"Expected {wanted.__name__}, got {type(message).__name__}.")

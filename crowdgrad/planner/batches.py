@@ -22,6 +22,8 @@ class BatchPlan:
     batch_size: int
     starts: tuple[int, ...]
     """The number of each shard's first batch, and at the end the number of all batches."""
+    places: dict[int, int]
+    """Where each shard stands in `shards`."""
 
     @property
     def total(self) -> int:
@@ -29,7 +31,7 @@ class BatchPlan:
 
     def of_shard(self, shard: int) -> range:
         """The numbers of a shard's batches."""
-        place = self.shards.index(shard)
+        place = self.places[shard]
         return range(self.starts[place], self.starts[place + 1])
 
     def shard_of(self, batch: int) -> int:
@@ -54,8 +56,13 @@ class BatchPlan:
 
 def plan(manifest: Manifest, split: Split, batch_size: int) -> BatchPlan:
     shards = manifest.numbers(split)
-    records = tuple(manifest.shards[number].records for number in shards)
+    return cut(shards, tuple(manifest.shards[number].records for number in shards), batch_size)
+
+
+def cut(shards: tuple[int, ...], records: tuple[int, ...], batch_size: int) -> BatchPlan:
+    """The plan for shards of these numbers that hold so many records each."""
     starts = [0]
     for count in records:
         starts.append(starts[-1] + -(-count // batch_size))
-    return BatchPlan(shards, records, batch_size, tuple(starts))
+    places = {shard: place for place, shard in enumerate(shards)}
+    return BatchPlan(shards, records, batch_size, tuple(starts), places)

@@ -1,18 +1,18 @@
 """Who works on what: every unit of a job leased, finished exactly once, and never lost.
 
     waiting ──lease──→ leased ──finish──→ done
-       ↑                 │ │
-       └── lapse, leave, │ └── third failure ──→ set_aside
-           give back ────┘
+       ↑                  │
+       └─ lapse, leave, give back; the third failure: ──→ set_aside
 
 A lease that ran out puts its unit back in the queue but is honoured until somebody finishes the
-unit: the first valid update wins, later ones are refused as `already_done`, without blame. The end
+unit: the first valid update wins, later ones are refused as `already_done`, without blame. Whoever
+is merely slow is not given the same unit again. The end
 of an epoch is not a barrier: the next opens when the last unit of this one has been handed out.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -24,7 +24,7 @@ State = Literal["waiting", "leased", "done", "set_aside"]
 Refusal = Literal["unknown_unit", "already_done", "not_yours", "wrong_base", "other_incarnation"]
 
 TRANSITIONS: dict[State, frozenset[State]] = {
-    "waiting": frozenset({"leased", "done"}),
+    "waiting": frozenset({"leased", "done", "set_aside"}),
     "leased": frozenset({"waiting", "done", "set_aside"}),
     "done": frozenset(),
     "set_aside": frozenset(),
@@ -37,6 +37,8 @@ class Lease:
     base: Version
     ends_at: float
     running: bool = True
+    lapsed: bool = False
+    """It ran out, but its holder may still be at work."""
 
 
 @dataclass(slots=True)
@@ -88,7 +90,8 @@ class LeaseBook:
         self._returned: deque[UnitId] = deque()
         self._epoch = -1
         self._fresh: dict[int, int] = {}  # this epoch's shards → next batch to hand out
-        self._workers: dict[int, int] = {}  # shard → running leases on it
+        self._workers: Counter[int] = Counter()  # shard → running leases on it
+        self._holding: Counter[VolunteerId] = Counter()  # volunteer → running leases
         self.done_units = 0
         self.done_batches = 0
         self.set_aside: list[Entry] = []
@@ -107,6 +110,10 @@ class LeaseBook:
     def leased(self) -> int:
         return sum(entry.state == "leased" for entry in self._open.values())
 
+    def holding(self, volunteer: VolunteerId) -> int:
+        """How many units a volunteer has under way."""
+        return self._holding[volunteer]
+
     def held_by(self, volunteer: VolunteerId) -> list[UnitId]:
         return [
             number
@@ -117,7 +124,12 @@ class LeaseBook:
     # -- decisions ----------------------------------------------------------------------------
 
     def lease(
-        self, now: float, volunteer: VolunteerId, base: Version, holds: Collection[int] = ()
+        self,
+        now: float,
+        volunteer: VolunteerId,
+        base: Version,
+        holds: Collection[int] = (),
+        lease_s: float | None = None,
     ) -> tuple[Unit | None, str]:
         """A unit for this volunteer, preferably of a shard it holds; or none, and why."""
         entry, reason = self._returned_unit(volunteer), "given back by another"
@@ -128,8 +140,8 @@ class LeaseBook:
         if entry is None:
             return None, reason
         entry.become("leased", f"leased to {volunteer}")
-        entry.leases[volunteer] = Lease(base, now + self._lease_s)
-        self._count(entry.unit.shard, +1)
+        entry.leases[volunteer] = Lease(base, now + (lease_s or self._lease_s))
+        self._count(entry, volunteer, +1)
         return entry.unit, reason
 
     def finish(
@@ -139,8 +151,7 @@ class LeaseBook:
         entry, refusal = self.judge(unit, volunteer, base, incarnation)
         if entry is None:
             return None, refusal
-        for lease in entry.leases.values():
-            self._count(entry.unit.shard, -int(lease.running))
+        self._end_all(entry)
         entry.become("done", f"finished by {volunteer}")
         del self._open[unit]
         self.done_units += 1
@@ -177,8 +188,9 @@ class LeaseBook:
     def leave(self, volunteer: VolunteerId, why: str) -> list[UnitId]:
         """Everything the volunteer holds goes back to the queue, without blame."""
         units = self.held_by(volunteer)
-        for unit in units:
-            self._stop(self._open[unit], volunteer, why)
+        for entry in list(self._open.values()):
+            if volunteer in entry.leases:  # lapsed ones too: nobody is at work on them any more
+                self._stop(entry, volunteer, why)
         return units
 
     def lapse(self, now: float) -> list[tuple[UnitId, VolunteerId]]:
@@ -190,7 +202,7 @@ class LeaseBook:
             if lease.running and now >= lease.ends_at
         ]
         for unit, volunteer in lapsed:
-            self._stop(self._open[unit], volunteer, f"lease of {volunteer} ran out")
+            self._stop(self._open[unit], volunteer, f"lease of {volunteer} ran out", lapsed=True)
         return lapsed
 
     # -- the queue ----------------------------------------------------------------------------
@@ -202,7 +214,9 @@ class LeaseBook:
             entry = self._open.get(self._returned.popleft())
             if entry is None or entry.state != "waiting":
                 continue
-            if even_if_failed or volunteer not in entry.failed_on:
+            theirs = entry.leases.get(volunteer)
+            at_it = theirs is not None and theirs.lapsed
+            if not at_it and (even_if_failed or volunteer not in entry.failed_on):
                 return entry
             self._returned.append(entry.unit.id)
         return None
@@ -219,7 +233,7 @@ class LeaseBook:
         shard = next((s for s in self._fresh if s in holds), None)
         reason = "of a shard you hold"
         if shard is None:
-            shard = min(self._fresh, key=lambda s: self._workers.get(s, 0))
+            shard = min(self._fresh, key=lambda s: self._workers[s])
             reason = "of the shard with the fewest volunteers"
         return self._cut(shard), reason
 
@@ -242,24 +256,32 @@ class LeaseBook:
         entry = self._open[unit.id] = Entry(unit)
         return entry
 
-    def _stop(self, entry: Entry, volunteer: VolunteerId, why: str) -> None:
+    def _stop(
+        self, entry: Entry, volunteer: VolunteerId, why: str, *, lapsed: bool = False
+    ) -> None:
         lease = entry.leases[volunteer]
+        lease.lapsed = lapsed
         if not lease.running:
             return
         lease.running = False
-        self._count(entry.unit.shard, -1)
+        self._count(entry, volunteer, -1)
         if entry.state == "leased" and entry.running == 0:
             entry.become("waiting", why)
             self._returned.append(entry.unit.id)
 
     def _set_aside(self, entry: Entry, why: str) -> None:
-        if entry.state == "waiting":
-            entry.become("leased", "taken from the queue")
         entry.become("set_aside", why)
-        for lease in entry.leases.values():
-            self._count(entry.unit.shard, -int(lease.running))
+        self._end_all(entry)
         del self._open[entry.unit.id]
         self.set_aside.append(entry)
 
-    def _count(self, shard: int, change: int) -> None:
-        self._workers[shard] = self._workers.get(shard, 0) + change
+    def _end_all(self, entry: Entry) -> None:
+        for volunteer, lease in entry.leases.items():
+            if lease.running:
+                self._count(entry, volunteer, -1)
+
+    def _count(self, entry: Entry, volunteer: VolunteerId, change: int) -> None:
+        self._workers[entry.unit.shard] += change
+        self._holding[volunteer] += change
+        if not self._holding[volunteer]:
+            del self._holding[volunteer]

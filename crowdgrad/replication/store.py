@@ -19,13 +19,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
-from crowdgrad.domain.data import MAX_CHUNK_BYTES, ChunkHash, check_hash
+from crowdgrad.domain.data import ChunkHash, check_hash
 from crowdgrad.errors import DataAltered
 from crowdgrad.files import PART, disk_errors, write_whole
 
 if sys.platform != "win32":
     import fcntl
 
+MAX_BLOB_BYTES = 64 << 20
+"""Chunks are smaller; manifests, kept here too, may have so many."""
 RESCAN_SHARE = 16
 """The folder is measured anew after a sixteenth of the quota was written: others write too."""
 KEEP_SHARE = 7 / 8
@@ -106,7 +108,7 @@ class ChunkStore:
         path = self._path(name)
         try:
             with path.open("rb") as file:
-                data = file.read(MAX_CHUNK_BYTES + 1)
+                data = file.read(MAX_BLOB_BYTES + 1)
             self._touch(path)
         except FileNotFoundError:
             return None

@@ -20,22 +20,39 @@ from crowdgrad.errors import (
     ChildDied,
     ConnectionLost,
     CrowdgradError,
+    DataError,
     PeerError,
+    ProgramError,
     TurnedAway,
     Unreachable,
     UpdateRefused,
+    VersionMismatch,
+    one_line,
 )
 from crowdgrad.net.identity import Identity
-from crowdgrad.net.messages import Admit, Exchange, Finished, GiveBack, Grant, Leave, Wait
+from crowdgrad.net.messages import (
+    MAX_WORDS,
+    Admit,
+    Exchange,
+    Finished,
+    GiveBack,
+    Grant,
+    Leave,
+    Wait,
+)
 from crowdgrad.net.retry import delay_s
 from crowdgrad.net.transport.base import Connection, Payload
 from crowdgrad.replication.base import Chunks
 from crowdgrad.volunteer.conversation import Conversation
-from crowdgrad.volunteer.events import Event, Watch
+from crowdgrad.volunteer.events import Event, Kind, Watch
 from crowdgrad.volunteer.workshop import Workshop
 
 Connect = Callable[[str, int], Awaitable[Connection]]
 MAX_WAIT_S = 5.0
+LASTING_S = 10.0
+MAX_FAILURES = 10
+"""Units that may fail one after the other before we leave the job to others."""
+AFTER_FAILURE_S = 0.5
 UNKNOWN_MEMORY_MB = 2048
 
 
@@ -44,8 +61,8 @@ class Outcome:
     """How the work for one job ended."""
 
     reason: str
-    finished: bool
-    """The host said that the job is over."""
+    left: bool
+    """We went, at somebody's wish; otherwise the host said that the job is over."""
     samples: int
     credit: float | None
     """As the host counts it; None where we left before it said so."""
@@ -77,9 +94,9 @@ class Agent:
         self._token = token
         self._workshop: Workshop | None = None
         self._leaving = asyncio.Event()
-        self.samples = 0
-        self.accepted = 0
-        self.refused = 0
+        self._state = ""
+        self._failures = 0
+        self.samples = self.accepted = self.refused = 0
 
     def leave(self) -> None:
         """Finish politely: tell the host, give units back, stop the trainer."""
@@ -88,25 +105,26 @@ class Agent:
     async def work_for(self, host: str, port: int) -> Outcome:
         """Work until the job ends, we leave, or the host stays away. Raises CrowdgradError."""
         attempt, last_contact = 0, time.monotonic()
+        self.samples = self.accepted = self.refused = 0
         try:
             while True:
+                began = time.monotonic()
                 try:
                     conversation, admit = await self._join(host, port)
-                    attempt = 0
                     return await self._stay(conversation, admit)
-                except TurnedAway:
+                except (TurnedAway, VersionMismatch):
                     raise
                 except (PeerError, Unreachable) as error:
                     now = time.monotonic()
-                    if attempt == 0:
-                        last_contact = now
+                    if now - began > LASTING_S:  # it was a real connection: begin anew
+                        attempt, last_contact = 0, now
                     if self._workshop is None or now - last_contact > self._reconnect_s:
                         raise
                     pause = delay_s(attempt, self._random01())
                     attempt += 1
                     self._say("trouble", f"{error.message} Trying again in {pause:.1f} s.")
                     if await self._left_within(pause):
-                        return self._outcome("left while the host was away")
+                        return self._outcome("stopped while the host was away")
         finally:
             if self._workshop is not None:
                 await self._workshop.close()
@@ -139,9 +157,9 @@ class Agent:
                     await conversation.connection.send(Leave(reason="the volunteer stopped"))
                 return self._outcome("stopped")
             if not listening.done():  # the work failed: say why before going
-                why = _first_error(working.exception())
+                why = one_line(str(_first_error(working.exception())))[:MAX_WORDS]
                 with contextlib.suppress(PeerError):
-                    await conversation.connection.send(Leave(reason=str(why)[:300]))
+                    await conversation.connection.send(Leave(reason=why))
             for error in (t.exception() for t in (listening, working) if t.done()):
                 if error is not None:
                     raise _first_error(error)
@@ -162,7 +180,6 @@ class Agent:
             self._workshop = await Workshop.open(
                 admit, conversation, self._chunks, memory_bytes=self._memory_bytes
             )
-        self._say("state", f"Working for “{admit.job.title}” ({self._workshop.trainer.engine}).")
         async with asyncio.TaskGroup() as lanes:
             for slot in range(self._workshop.slots):
                 lanes.create_task(self._lane(conversation, self._workshop, slot))
@@ -178,7 +195,7 @@ class Agent:
                 self._record(update, answer.verdict)
             update, payload = None, b""
             if isinstance(answer, Wait):
-                self._say("state", f"Waiting: {answer.reason}.")
+                self._say("state", f"Waiting for “{shop.job.title}”: {answer.reason}.")
                 await asyncio.sleep(min(max(answer.seconds, 0.05), MAX_WAIT_S))
                 continue
             update = await self._compute(conversation, shop, answer, slot)
@@ -192,10 +209,17 @@ class Agent:
         await shop.need(unit.shard, conversation, self._chunks, self._progress(unit))
         try:
             done = await shop.trainer.compute(unit, slot)
-        except ChildDied as error:
-            self._say("trouble", error.message)
-            await conversation.connection.send(GiveBack(unit=unit.id, reason=error.message[:300]))
+        except (ChildDied, ProgramError, DataError) as error:
+            self._say("trouble", str(error))
+            reason = one_line(error.message)[:MAX_WORDS]
+            await conversation.connection.send(GiveBack(unit=unit.id, reason=reason))
+            self._failures += 1
+            if shop.trainer.broken or self._failures >= MAX_FAILURES:
+                raise
+            await asyncio.sleep(AFTER_FAILURE_S)
             return None
+        self._failures = 0
+        self._say("state", f"Working for “{shop.job.title}”.")
         return Update(
             unit=unit.id,
             base=grant.base,
@@ -236,13 +260,17 @@ class Agent:
     def _outcome(self, reason: str, finished: Finished | None = None) -> Outcome:
         return Outcome(
             reason=reason,
-            finished=finished is not None,
+            left=finished is None,
             samples=finished.samples if finished else self.samples,
             credit=finished.credit if finished else None,
         )
 
-    def _say(self, kind: str, text: str) -> None:
-        self._watch(Event(kind=kind, text=text))  # type: ignore[arg-type]
+    def _say(self, kind: Kind, text: str) -> None:
+        if kind == "state":
+            if text == self._state:
+                return  # said already
+            self._state = text
+        self._watch(Event(kind=kind, text=text))
 
     async def _left_within(self, seconds: float) -> bool:
         try:

@@ -1,18 +1,20 @@
 """One connection to a host: questions out, answers to whoever asked.
 
-Exchanges are answered in the order in which they were sent; blobs by their hash. The host may speak
-unasked (roster, finished). Payloads land where they are used: parameters in the slot of the
-exchange that waits for them.
+An exchange is answered by its ticket, a blob by its hash. The host may speak unasked (roster,
+finished). Payloads land where they are used: parameters in the slot of the exchange that waits for
+them.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+import itertools
+
+import msgspec
 
 from crowdgrad.domain.data import ChunkHash
 from crowdgrad.domain.job import Volunteer
-from crowdgrad.errors import ConnectionLost, CrowdgradError, FrameError, TurnedAway
+from crowdgrad.errors import ConnectionLost, CrowdgradError, FrameError
 from crowdgrad.net import handshake
 from crowdgrad.net.heartbeat import keep_alive
 from crowdgrad.net.identity import Identity
@@ -23,12 +25,13 @@ from crowdgrad.net.messages import (
     Finished,
     Get,
     Grant,
-    Heartbeat,
     Join,
     Message,
     Problem,
     RosterChanged,
     Wait,
+    expect,
+    told,
 )
 from crowdgrad.net.transport.base import Connection, Payload
 
@@ -39,13 +42,13 @@ class Conversation:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.finished: Finished | None = None
-        self.members = 0
-        self._exchanges: deque[tuple[memoryview, asyncio.Future[Answer]]] = deque()
+        self._tickets = itertools.count(1)
+        self._exchanges: dict[int, tuple[memoryview, asyncio.Future[Answer]]] = {}
         self._blobs: dict[ChunkHash, tuple[int, asyncio.Future[bytes]]] = {}
         connection.set_sink(self._sink)
 
     async def join(self, volunteer: Volunteer, identity: Identity, *, token: str = "") -> Admit:
-        """Raises TurnedAway or another PeerError."""
+        """Raises PeerError, TurnedAway where the host does not want us."""
         welcome = await handshake.greet(self.connection, volunteer.software)
         await self.connection.send(
             Join(
@@ -55,12 +58,7 @@ class Conversation:
                 token=token,
             )
         )
-        message = await handshake.hear(self.connection)
-        if isinstance(message, Problem):
-            raise TurnedAway(f"The host says: {message.message}", advice=message.advice)
-        if not isinstance(message, Admit):
-            raise FrameError(f"Expected to be admitted, heard {type(message).__name__}.")
-        return message
+        return expect(await handshake.hear(self.connection), Admit)
 
     async def run(self, *, beat_s: float, silence_s: float) -> Finished:
         """Listen until the job is over. Raises PeerError when the connection ends before."""
@@ -89,13 +87,14 @@ class Conversation:
     async def exchange(self, ask: Exchange, payload: Payload, into: memoryview) -> Answer:
         """`into` receives the parameters of a Grant."""
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._exchanges.append((into, future))
-        await self.connection.send(ask, payload)
+        ticket = next(self._tickets)
+        self._exchanges[ticket] = (into, future)
+        await self.connection.send(msgspec.structs.replace(ask, ticket=ticket), payload)
         return await future
 
     def _sink(self, message: Message, length: int) -> memoryview:
-        if isinstance(message, Grant) and self._exchanges:
-            into = self._exchanges[0][0]
+        if isinstance(message, Grant) and message.ticket in self._exchanges:
+            into = self._exchanges[message.ticket][0]
             if len(into) == length:
                 return into
         if isinstance(message, Blob) and self._blobs.get(message.hash, (-1,))[0] == length:
@@ -104,9 +103,11 @@ class Conversation:
 
     def _route(self, message: Message, payload: memoryview) -> None:
         if isinstance(message, Grant | Wait):
-            if not self._exchanges:
+            if message.ticket not in self._exchanges:
                 raise FrameError("An answer to a question nobody asked.")
-            _, waiting = self._exchanges.popleft()
+            if isinstance(message, Grant) and not payload:
+                raise FrameError("A unit came without parameters.")
+            _, waiting = self._exchanges.pop(message.ticket)
             if not waiting.done():
                 waiting.set_result(message)
         elif isinstance(message, Blob):
@@ -115,16 +116,14 @@ class Conversation:
                 blob.set_result(bytes(payload))
         elif isinstance(message, Finished):
             self.finished = message
-        elif isinstance(message, RosterChanged):
-            self.members = len(message.roster.members)
         elif isinstance(message, Problem):
-            raise TurnedAway(f"The host says: {message.message}", advice=message.advice)
-        elif not isinstance(message, Heartbeat):
+            raise told(message)
+        elif not isinstance(message, RosterChanged):
             raise FrameError(f"A host does not say {type(message).__name__}.")
 
     def _fail(self, error: CrowdgradError) -> None:
         futures: list[asyncio.Future[Answer] | asyncio.Future[bytes]] = [
-            future for _, future in self._exchanges
+            future for _, future in self._exchanges.values()
         ]
         futures.extend(future for _, future in self._blobs.values())
         for future in futures:

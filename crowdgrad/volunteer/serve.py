@@ -8,9 +8,16 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 
 from crowdgrad.domain.matching import as_code
-from crowdgrad.errors import ChildDied, PeerError, TargetError, Unreachable
+from crowdgrad.errors import (
+    ChildDied,
+    DataError,
+    PeerError,
+    ProgramError,
+    TargetError,
+    Unreachable,
+)
 from crowdgrad.net import identity
-from crowdgrad.net.matchmaker import Match, wait_for_job
+from crowdgrad.net.matchmaker import wait_for_job
 from crowdgrad.net.transport import tcp
 from crowdgrad.replication.store import ChunkStore
 from crowdgrad.settings import Settings
@@ -55,9 +62,16 @@ def _check_name(target: str) -> None:
 
 
 async def work(
-    options: Options, settings: Settings, stop: asyncio.Event, watch: Watch
-) -> list[Outcome]:
-    """Work until there is nothing left to do or `stop` is set. Raises CrowdgradError."""
+    options: Options,
+    settings: Settings,
+    stop: asyncio.Event,
+    watch: Watch,
+    outcomes: list[Outcome],
+) -> None:
+    """Work until there is nothing left to do or `stop` is set. Raises CrowdgradError.
+
+    `outcomes` receives how each job ended, as it ends.
+    """
     address = address_of(options.target)
     if address is None and options.target is not None:
         _check_name(options.target)
@@ -72,61 +86,50 @@ async def work(
         reconnect_s=settings.reconnect_s,
         token=options.token,
     )
-    return await _until_stopped(_jobs(agent, address, options, settings, watch), agent, stop)
-
-
-async def _jobs(
-    agent: Agent,
-    address: tuple[str, int] | None,
-    options: Options,
-    settings: Settings,
-    watch: Watch,
-) -> list[Outcome]:
     if address is not None:
-        return [await agent.work_for(*address)]
-    outcomes: list[Outcome] = []
-    match: Match | None = None
-    try:
-        while True:
-            match = await _next_match(match, agent, options, settings, watch)
-            watch(Event(kind="state", text=f"Matched with “{match.listing.offer.title}”."))
-            outcome = await _work_for(match, agent, watch)
-            if outcome is not None:
-                outcomes.append(outcome)
-                if options.once or options.target or outcome.reason == "stopped":
-                    return outcomes
-    finally:
-        if match is not None:
-            await match.presence.close()
+        jobs = _one_job(agent, address, outcomes)
+    else:
+        jobs = _matched_jobs(agent, options, settings, watch, outcomes)
+    await _until_stopped(jobs, agent, stop)
 
 
-async def _work_for(match: Match, agent: Agent, watch: Watch) -> Outcome | None:
-    """None when this job is not to be had: the next one may be."""
-    address = address_of(match.listing.offer.address)
-    assert address is not None
-    try:
-        return await agent.work_for(*address)
-    except (PeerError, Unreachable, ChildDied) as error:
-        watch(Event(kind="trouble", text=str(error)))
-        return None
+async def _one_job(agent: Agent, address: tuple[str, int], outcomes: list[Outcome]) -> None:
+    outcomes.append(await agent.work_for(*address))
 
 
-async def _next_match(
-    match: Match | None, agent: Agent, options: Options, settings: Settings, watch: Watch
-) -> Match:
-    if match is not None:
-        return await match.presence.next_job()
-    return await wait_for_job(
+async def _matched_jobs(
+    agent: Agent, options: Options, settings: Settings, watch: Watch, outcomes: list[Outcome]
+) -> None:
+    """One job after the other, as the matchmaker finds them; a named one, and that is all."""
+    match = await wait_for_job(
         settings.matchmaker,
         agent.volunteer,
         wants=options.target,
         on_waiting=lambda reason: watch(Event(kind="state", text=reason)),
     )
+    presence = match.presence
+    try:
+        while True:
+            watch(Event(kind="state", text=f"Matched with “{match.listing.offer.title}”."))
+            address = address_of(match.listing.offer.address)
+            assert address is not None
+            try:
+                outcomes.append(await agent.work_for(*address))
+            except (PeerError, Unreachable, ChildDied, ProgramError, DataError) as error:
+                if options.target is not None:
+                    raise
+                watch(Event(kind="trouble", text=f"{error} Looking for another job."))
+            else:
+                if options.once or options.target or outcomes[-1].left:
+                    return
+            match = await presence.next_job()
+    finally:
+        await presence.close()
 
 
 async def _until_stopped(
-    working: Coroutine[None, None, list[Outcome]], agent: Agent, stop: asyncio.Event
-) -> list[Outcome]:
+    working: Coroutine[None, None, None], agent: Agent, stop: asyncio.Event
+) -> None:
     task = asyncio.create_task(working)
     stopping = asyncio.create_task(stop.wait())
     try:
@@ -137,6 +140,7 @@ async def _until_stopped(
         if not task.done():  # it was waiting for a match, or its host does not answer
             task.cancel()
             await asyncio.wait({task})
-        return [] if task.cancelled() else task.result()
+        if not task.cancelled():
+            task.result()
     finally:
         stopping.cancel()

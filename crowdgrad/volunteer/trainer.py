@@ -20,7 +20,7 @@ import numpy as np
 
 from crowdgrad.data.shards import decode_manifest, shard_arrays
 from crowdgrad.domain.work import Unit
-from crowdgrad.errors import CrowdgradError
+from crowdgrad.errors import ComputeError, CrowdgradError
 from crowdgrad.numerics.noise import order
 from crowdgrad.numerics.vectors import as_vector
 from crowdgrad.planner.batches import BatchPlan, plan
@@ -141,7 +141,7 @@ def serve(arena_fd: int, hear: BinaryIO, say: BinaryIO) -> None:
 def _failure(error: Exception) -> talk.Failed:
     if isinstance(error, CrowdgradError):
         return talk.Failed(code=error.code, message=error.message, advice=error.advice)
-    return talk.Failed(code="CG205", message=f"{type(error).__name__}: {error}"[:500])
+    return talk.Failed(code=ComputeError.code, message=f"{type(error).__name__}: {error}"[:500])
 
 
 def _receive(hear: BinaryIO) -> talk.ToTrainer | None:

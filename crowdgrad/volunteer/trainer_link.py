@@ -7,12 +7,13 @@ import contextlib
 import sys
 
 from crowdgrad.domain.work import Unit
-from crowdgrad.errors import ChildDied, CrowdgradError, MessageError, ProgramRefused, tree
+from crowdgrad.errors import ChildDied, ComputeError, CrowdgradError, MessageError, tree
 from crowdgrad.volunteer import talk
 from crowdgrad.volunteer.arena import Arena
 
 MAX_DEATHS = 3
 START_S = 60.0
+PATIENCE_FACTOR = 10.0
 DYING_S = 1.0
 STDERR_KEPT = 2000
 
@@ -28,12 +29,18 @@ class TrainerLink:
         self._errors: asyncio.Task[bytes] | None = None
         self._tasks: set[asyncio.Task[talk.Computed]] = set()
         self._closing = False
+        self._slowest_s = 0.0
         self.deaths = 0
         self.engine = ""
 
     @property
     def pid(self) -> int | None:
         return self._process.pid if self._process is not None else None
+
+    @property
+    def broken(self) -> bool:
+        """It has died too often: no new one is started for this job."""
+        return self.deaths >= MAX_DEATHS
 
     async def start(self) -> None:
         """Raises ProgramRefused or ChildDied."""
@@ -65,7 +72,9 @@ class TrainerLink:
         async with self._turn:
             if self._process is None:
                 await self._start()
-            answer = await self._ask(talk.Compute(unit=unit, slot=slot))
+            began = asyncio.get_running_loop().time()
+            answer = await self._ask(talk.Compute(unit=unit, slot=slot), self._patience_s())
+            self._slowest_s = max(self._slowest_s, asyncio.get_running_loop().time() - began)
         if not isinstance(answer, talk.Computed) or answer.unit != unit.id:
             raise MessageError(f"The trainer answered unit {unit.id} with {answer}.")
         return answer
@@ -73,7 +82,7 @@ class TrainerLink:
     async def _start(self) -> None:
         if self._closing:
             raise ChildDied("The trainer is being stopped.")
-        if self.deaths >= MAX_DEATHS:
+        if self.broken:
             raise ChildDied(
                 f"The trainer died {self.deaths} times on this job.",
                 advice="This machine will not work on it any more.",
@@ -87,23 +96,30 @@ class TrainerLink:
         )  # fmt: skip
         assert self._process.stderr is not None
         self._errors = asyncio.create_task(_tail(self._process.stderr))
-        async with asyncio.timeout(START_S):
-            answer = await self._ask(self._setup)
+        answer = await self._ask(self._setup, START_S)
         if not isinstance(answer, talk.Ready):
             raise MessageError(f"The trainer began with {answer}.")
         self.engine = answer.engine
 
-    async def _ask(self, message: talk.ToTrainer) -> talk.ToAgent:
+    def _patience_s(self) -> float:
+        """How long a unit may take before the trainer is taken for stuck."""
+        return max(START_S, PATIENCE_FACTOR * self._slowest_s)
+
+    async def _ask(self, message: talk.ToTrainer, patience_s: float) -> talk.ToAgent:
         process = self._process
         assert process is not None
         stdin, stdout = process.stdin, process.stdout
         assert stdin is not None
         assert stdout is not None
         try:
-            stdin.write(talk.encode(message))
-            head = await stdout.readexactly(talk.LENGTH.size)
-            answer = talk.decode_for_agent(await stdout.readexactly(talk.body_length(head)))
+            async with asyncio.timeout(patience_s):
+                stdin.write(talk.encode(message))
+                head = await stdout.readexactly(talk.LENGTH.size)
+                answer = talk.decode_for_agent(await stdout.readexactly(talk.body_length(head)))
         except (asyncio.IncompleteReadError, ConnectionError):
+            raise await self._died(process) from None
+        except TimeoutError:
+            process.kill()
             raise await self._died(process) from None
         if isinstance(answer, talk.Failed):
             raise _as_error(answer)
@@ -154,5 +170,7 @@ async def _tail(stream: asyncio.StreamReader) -> bytes:
 
 
 def _as_error(failure: talk.Failed) -> CrowdgradError:
-    kind = next((error for error in tree() if error.code == failure.code), ProgramRefused)
+    kind = next(
+        (error for error in tree(CrowdgradError) if error.code == failure.code), ComputeError
+    )
     return kind(failure.message, advice=failure.advice)

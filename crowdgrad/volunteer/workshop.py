@@ -9,11 +9,11 @@ import asyncio
 import hashlib
 from collections.abc import Callable
 
-from crowdgrad.data.shards import decode_manifest
+from crowdgrad.data.shards import MAX_MANIFEST_BYTES, decode_manifest
 from crowdgrad.domain.data import ChunkHash, Manifest
 from crowdgrad.domain.job import Job
-from crowdgrad.errors import DataAltered, TurnedAway
-from crowdgrad.net.messages import Admit
+from crowdgrad.errors import DataAltered, MessageError, TurnedAway
+from crowdgrad.net.messages import MAX_SHARDS_NAMED, Admit
 from crowdgrad.program.artifact import decode
 from crowdgrad.replication.base import Chunks
 from crowdgrad.volunteer import talk
@@ -22,7 +22,6 @@ from crowdgrad.volunteer.conversation import Conversation
 from crowdgrad.volunteer.trainer_link import TrainerLink
 
 MAX_PROGRAM_BYTES = 8 << 20
-MAX_MANIFEST_BYTES = 64 << 20
 CHUNKS_AT_ONCE = 4
 
 
@@ -77,11 +76,13 @@ class Workshop:
 
     @property
     def shards_held(self) -> tuple[int, ...]:
-        return tuple(
+        """The numbers of shards whose records are here, the latest first, as many as one names."""
+        here = [
             number
-            for number, task in self._shards.items()
+            for number, task in reversed(self._shards.items())
             if task.done() and not task.cancelled() and task.exception() is None
-        )
+        ]
+        return tuple(here[:MAX_SHARDS_NAMED])
 
     def parameters(self, slot: int) -> memoryview:
         return self._setup.plan.slots[slot].parameters.of(self._arena.memory)
@@ -96,7 +97,12 @@ class Workshop:
         chunks: Chunks,
         progress: Callable[[int, int], None],
     ) -> None:
-        """Have a shard's records in the arena; several callers share one fetch."""
+        """Have a shard's records in the arena; several callers share one fetch.
+
+        Raises MessageError for a shard that is not ours to train on.
+        """
+        if shard not in self._setup.plan.shards:
+            raise MessageError(f"The host sent a unit of shard {shard}, which it did not announce.")
         task = self._shards.get(shard)
         if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
             task = asyncio.create_task(self._load(shard, talk_to, chunks, progress))

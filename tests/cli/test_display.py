@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -68,6 +69,18 @@ def test_the_summary_says_where_the_model_is() -> None:
         summary(console, a_status(), "runs/some-run")
     assert "runs/some-run" in shown.get()
     assert "ada" in shown.get()
+
+
+def test_strangers_words_are_text_not_commands() -> None:
+    status = a_status()
+    evil = "[/x][red]\\x1b[2J"
+    members = [replace(member, name=evil, state=evil) for member in status.members]
+    status = replace(status, title=evil, reason=evil, members=members)
+    console = Console(width=120)
+    with console.capture() as shown:
+        console.print(View().render(status))
+        summary(console, status, "runs/x")
+    assert "[/x]" in shown.get()
 
 
 def test_sparks_rise_with_the_values() -> None:

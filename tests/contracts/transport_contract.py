@@ -10,9 +10,34 @@ from typing import Any, TypeVar
 
 import pytest
 
-from crowdgrad.errors import ConnectionLost, FrameError, PeerError, PortBusy, Unreachable
-from crowdgrad.net.messages import Blob, Exchange, GiveBack, Heartbeat, Leave, Message, Problem
-from crowdgrad.net.transport.base import MAX_WAITING_FRAMES, Connection, Listener, OnConnection
+from crowdgrad.domain.job import Member, Roster
+from crowdgrad.errors import (
+    ConnectionLost,
+    FrameError,
+    PeerError,
+    PortBusy,
+    TurnedAway,
+    Unreachable,
+)
+from crowdgrad.net.framing import MAX_FIRST_BODY_BYTES, FrameReader
+from crowdgrad.net.messages import (
+    Blob,
+    Exchange,
+    GiveBack,
+    Heartbeat,
+    Leave,
+    Message,
+    Problem,
+    RosterChanged,
+    encode,
+)
+from crowdgrad.net.transport.base import (
+    MAX_WAITING_FRAMES,
+    MAX_WAITING_PAYLOADS,
+    Connection,
+    Listener,
+    OnConnection,
+)
 
 T = TypeVar("T")
 HASH = "0" * 64
@@ -20,6 +45,11 @@ HASH = "0" * 64
 
 def giver(number: int) -> GiveBack:
     return GiveBack(unit=number, reason="")
+
+
+def crowd(count: int) -> RosterChanged:
+    members = tuple(Member(position=n, id="0123456789abcdef", name=f"nr {n}") for n in range(count))
+    return RosterChanged(roster=Roster(job="j", members=members))
 
 
 def fresh_memory(message: Message, length: int) -> memoryview:
@@ -177,23 +207,163 @@ class TransportContract(ABC):
                 speaking = asyncio.ensure_future(speak(near))
                 done, _ = await asyncio.wait([speaking], timeout=0.3)
                 assert not done
-                assert taken <= MAX_WAITING_FRAMES + 1
+                assert 0 < taken <= MAX_WAITING_PAYLOADS
                 for number in range(200):
                     assert (await far.receive())[0] == giver(number)
+                    assert taken <= number + 1 + MAX_WAITING_PAYLOADS
                 await speaking
+                assert taken == 200
 
         self.run(main())
 
     def test_what_was_sent_before_closing_still_arrives(self) -> None:
+        """As much as anyone may send while nobody receives: more of it makes `send` wait."""
+        count = MAX_WAITING_FRAMES - 1
+
         async def main() -> None:
             async with self.linked() as (near, far):
                 far.set_sink(fresh_memory)
-                for number in range(5):
-                    await near.send(giver(number), b"x" * 1000)
+                for number in range(count):
+                    payloads = MAX_WAITING_PAYLOADS - 1
+                    await near.send(giver(number), b"x" * 1000 if number < payloads else b"")
                 near.close()
-                for number in range(5):
+                await near.wait_closed()
+                for number in range(count):
                     assert (await far.receive())[0] == giver(number)
                 with pytest.raises(ConnectionLost):
+                    await far.receive()
+
+        self.run(main())
+
+    def test_what_had_to_wait_before_closing_still_arrives(self) -> None:
+        async def speak(near: Connection) -> None:
+            for number in range(3 * MAX_WAITING_FRAMES):
+                await near.send(giver(number), b"x" * 1000)
+            near.close()
+
+        async def main() -> None:
+            async with self.linked() as (near, far):
+                far.set_sink(fresh_memory)
+                speaking = asyncio.ensure_future(speak(near))
+                await asyncio.sleep(0.05)
+                for number in range(3 * MAX_WAITING_FRAMES):
+                    message, payload = await far.receive()
+                    assert (message, bytes(payload)) == (giver(number), b"x" * 1000)
+                with pytest.raises(ConnectionLost):
+                    await far.receive()
+                await speaking
+
+        self.run(main())
+
+    def test_heartbeats_are_swallowed_and_never_stop_the_reader(self) -> None:
+        async def main() -> None:
+            seen: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+
+            def sink(message: Message, length: int) -> memoryview:
+                seen.set_result(message)
+                return memoryview(bytearray(length))
+
+            async with self.linked() as (near, far):
+                far.set_sink(sink)
+                heard = far.heard_at
+                await asyncio.sleep(0.01)
+                for _ in range(1000):
+                    await near.send(Heartbeat())
+                await near.send(Exchange(), b"x")
+                assert await seen == Exchange()  # it is read although nobody receives
+                assert far.heard_at > heard
+                assert await far.receive() == (Exchange(), b"x")
+                receiving = asyncio.ensure_future(far.receive())
+                await near.send(Heartbeat())
+                await near.send(Leave(reason="bye"))
+                assert (await receiving)[0] == Leave(reason="bye")
+
+        self.run(main())
+
+    def test_a_large_body_is_refused_before_there_is_a_sink(self) -> None:
+        large = crowd(1000)
+        assert len(encode(large)) > MAX_FIRST_BODY_BYTES
+
+        async def main() -> None:
+            async with self.linked() as (near, far):
+                await near.send(large)
+                with pytest.raises(FrameError, match=f"a body of {len(encode(large))} bytes"):
+                    await far.receive()
+                problem, _ = await near.receive()
+                assert isinstance(problem, Problem)
+                assert problem.code == FrameError.code
+                with pytest.raises(ConnectionLost):
+                    await near.receive()
+
+        self.run(main())
+
+    def test_a_large_body_arrives_once_there_is_a_sink(self) -> None:
+        large = crowd(8000)
+        assert len(encode(large)) > 3 * FrameReader.STAGING_BYTES
+
+        async def main() -> None:
+            async with self.linked() as (near, far):
+                far.set_sink(fresh_memory)
+                sending = asyncio.ensure_future(near.send(large, b"x"))
+                assert await far.receive() == (large, b"x")
+                await sending
+
+        self.run(main())
+
+    def test_refusing_tells_the_other_side_once_and_ends_it(self) -> None:
+        error = TurnedAway("The job is full.", advice="Try later.")
+
+        async def main() -> None:
+            async with self.linked() as (near, far):
+                far.refuse(error)
+                far.refuse(ConnectionLost("Too late to say more."))
+                far.close()
+                with pytest.raises(TurnedAway, match="full") as raised:
+                    await far.receive()
+                assert raised.value is error
+                with pytest.raises(TurnedAway):
+                    await far.send(Leave(reason="note"))
+                problem, payload = await near.receive()
+                assert problem == Problem(
+                    code=TurnedAway.code, message="The job is full.", advice="Try later."
+                )
+                assert len(payload) == 0
+                with pytest.raises(ConnectionLost, match="other side"):
+                    await near.receive()
+                await near.wait_closed()
+                await far.wait_closed()
+
+        self.run(main())
+
+    def test_refusing_while_we_do_not_read_is_heard_by_a_sender_that_waits(self) -> None:
+        async def speak(near: Connection) -> None:
+            while True:
+                await near.send(Exchange(), bytes(1 << 20))
+
+        async def main() -> None:
+            async with self.linked() as (near, far):
+                far.set_sink(fresh_memory)
+                speaking = asyncio.ensure_future(speak(near))
+                await asyncio.wait([speaking], timeout=0.1)
+                assert not speaking.done()
+                far.refuse(TurnedAway("The job is over."))
+                problem, _ = await near.receive()
+                assert isinstance(problem, Problem)
+                assert problem.message == "The job is over."
+                with pytest.raises(ConnectionLost, match="other side closed"):
+                    await near.receive()
+                with pytest.raises(ConnectionLost, match="other side closed"):
+                    await speaking
+
+        self.run(main())
+
+    def test_refusing_somebody_who_has_gone_does_no_harm(self) -> None:
+        async def main() -> None:
+            async with self.linked() as (near, far):
+                near.close()
+                await far.wait_closed()
+                far.refuse(TurnedAway("Too late."))
+                with pytest.raises(ConnectionLost, match="other side"):
                     await far.receive()
 
         self.run(main())
@@ -212,7 +382,7 @@ class TransportContract(ABC):
                     with pytest.raises(ConnectionLost):
                         await end.receive()
                     with pytest.raises(ConnectionLost):
-                        await end.send(Heartbeat())
+                        await end.send(Leave(reason="note"))
                 near.close()  # once more does no harm
 
         self.run(main())
@@ -224,7 +394,7 @@ class TransportContract(ABC):
                 with pytest.raises(ConnectionLost, match="fell silent"):
                     await near.receive()
                 with pytest.raises(ConnectionLost, match="fell silent"):
-                    await near.send(Heartbeat())
+                    await near.send(Leave(reason="note"))
                 with pytest.raises(ConnectionLost):
                     await far.receive()
 
@@ -263,7 +433,7 @@ class TransportContract(ABC):
                 with pytest.raises(ConnectionLost):
                     await near.receive()
                 with pytest.raises(PeerError):
-                    await far.send(Heartbeat())
+                    await far.send(Leave(reason="note"))
                 with contextlib.suppress(ConnectionLost):
                     await sending
 
@@ -289,7 +459,7 @@ class TransportContract(ABC):
             async with self.linked() as (near, far):
                 heard, sent = far.heard_at, near.sent_at
                 await asyncio.sleep(0.01)
-                await near.send(Heartbeat())
+                await near.send(Leave(reason="note"))
                 await far.receive()
                 assert near.sent_at > sent
                 assert far.heard_at > heard
@@ -336,8 +506,8 @@ class TransportContract(ABC):
         async def main() -> None:
             listener = await self.listen(self.host, 0, echo)
             near = await self.connect(*listener.address)
-            await near.send(Heartbeat())  # it is surely accepted once it has been answered
-            assert (await near.receive())[0] == Heartbeat()
+            await near.send(Leave(reason="note"))  # it is surely accepted once it has been answered
+            assert (await near.receive())[0] == Leave(reason="note")
             near.close()
             held: asyncio.Future[Connection] = asyncio.get_running_loop().create_future()
 

@@ -103,6 +103,8 @@ NONSENSE: list[tuple[Callable[..., object], dict[str, Any]]] = [
     (volunteer, {"cores": 0}), (volunteer, {"memory_mb": -1}), (volunteer, {"engine": "e" * 65}),
     (job, {"id": "a/b"}), (job, {"id": ".."}), (job, {"id": "---"}), (job, {"id": ""}),
     (job, {"title": ""}), (job, {"title": "t" * 121}), (job, {"cause": "c" * 121}),
+    (job, {"title": "two\nlines"}), (job, {"title": "\x1b[2J"}), (job, {"title": "\u202e"}),
+    (job, {"cause": "two\nlines"}), (job, {"cause": "\x1b[2J"}), (job, {"cause": "\u202e"}),
     (job, {"program": "A" * 64}), (job, {"manifest": HASH[:-1]}), (job, {"seed": -1}),
     (job, {"seed": 1 << 64}),
     (unit, {"id": -1}), (unit, {"epoch": -1}), (unit, {"shard": -1}), (unit, {"first_batch": -1}),

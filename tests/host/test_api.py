@@ -11,8 +11,8 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from crowdgrad.host.api import as_json, create_app, finite
-from crowdgrad.host.status import Status, take_status
+from crowdgrad.host.api import create_app
+from crowdgrad.host.status import Status, as_json, finite, take_status
 from crowdgrad.net.http import HttpServer
 from crowdgrad.net.ports import bind
 from tests.host import small

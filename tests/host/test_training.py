@@ -11,7 +11,12 @@ import numpy as np
 import pytest
 
 from crowdgrad.domain.work import Unit, Update, Version
-from crowdgrad.host.ledger import Contribution
+from crowdgrad.host.ledger import (
+    MAX_FAILURES_IN_A_ROW,
+    MAX_STRANGERS,
+    PAUSE_S,
+    Contribution,
+)
 from crowdgrad.host.training import Training
 from tests.host import small
 
@@ -101,7 +106,7 @@ async def test_a_refused_unit_goes_to_another() -> None:
 
 @asynchronous
 async def test_staleness_is_the_number_of_changes_since_the_pull() -> None:
-    training = small.training()
+    training = small.training(the_job=small.job(overlap=2))
     ada = training.join(0.0, small.volunteer("ada"), own=False)
     pulled = [leased(training, ada) for _ in range(3)]
     for unit, base in pulled:
@@ -236,6 +241,83 @@ async def test_stopping_keeps_what_there_is() -> None:
     assert training.ending is not None
     assert training.ending.state == "stopped"
     assert (await training.result()).tolist() == [-0.5] * small.SIZE
+
+
+@asynchronous
+async def test_nobody_holds_more_units_than_it_has_lanes() -> None:
+    training = small.training(the_job=small.job(overlap=1))
+    eve = training.join(0.0, small.volunteer("eve"), own=False)
+    ada = training.join(0.0, small.volunteer("ada"), own=False)
+    leased(training, eve)
+    leased(training, eve)
+    assert training.lease(0.0, eve, (), training.parameters.version) == (
+        None,
+        "you have 2 units already",
+    )
+    leased(training, ada)
+
+
+@asynchronous
+async def test_whoever_fails_again_and_again_is_left_in_peace() -> None:
+    training = small.training(the_job=small.job(epochs=50))
+    eve = training.join(0.0, small.volunteer("eve"), own=False)
+    for _ in range(MAX_FAILURES_IN_A_ROW):
+        unit, _ = leased(training, eve, 1.0)
+        training.give_back(1.0, eve, unit.id, "the trainer died")
+    assert training.lease(2.0, eve, (), training.parameters.version)[0] is None
+    leased(training, eve, 1.0 + PAUSE_S)
+
+
+@asynchronous
+async def test_a_job_whose_every_unit_fails_has_failed() -> None:
+    data, _ = small.manifest(validation=False, test=False)
+    training = small.training(data=data, the_job=small.job(epochs=1, of=data))
+    people = [training.join(0.0, small.volunteer(f"v{n}"), own=False) for n in range(3)]
+    for _ in range(small.TRAIN_BATCHES):
+        for person in people:
+            person.paused_until = 0.0
+            unit, _ = leased(training, person)
+            training.give_back(0.0, person, unit.id, "label 12 of 10 classes")
+    await training.tick(1.0)
+    assert training.ending is not None
+    assert training.ending.state == "failed"
+    assert "label 12" in training.ending.reason
+
+
+@asynchronous
+async def test_a_metric_that_is_no_number_is_never_best_and_ends_nothing() -> None:
+    training = small.training(the_job=small.job(epochs=50))
+    own = training.join(0.0, small.volunteer("own"), own=True)
+    await train_one(training, own, 1.0)
+    await evaluate(training, own, 0.5, 2.0)
+    await train_one(training, own, 3.0)
+    await evaluate(training, own, math.nan, 9.0)
+    assert training.phase == "training"
+    assert training.best is not None
+    assert training.best.metrics == pytest.approx({"accuracy": 0.5})
+
+
+@asynchronous
+async def test_a_slow_volunteer_gets_longer_leases() -> None:
+    training = small.training()
+    ada = training.join(0.0, small.volunteer("ada"), own=False)
+    unit, base = leased(training, ada, 0.0)
+    await training.take(100.0, ada, updated(unit, base), ONES.copy())
+    assert ada.lease_s(small.LEASE_S) == 500.0
+
+
+@asynchronous
+async def test_accounts_of_those_who_gave_nothing_do_not_pile_up() -> None:
+    training = small.training()
+    ada = training.join(0.0, small.volunteer("ada"), own=False)
+    await train_one(training, ada, 0.0)
+    for number in range(MAX_STRANGERS + 50):
+        name = f"guest{number}"
+        training.join(1.0, small.volunteer(name), own=False)
+        training.leave(small.volunteer(name).id, "bored")
+    training.leave(ada.volunteer.id, "done")
+    assert len(training.ledger.everyone()) == MAX_STRANGERS + 1
+    assert training.ledger[ada.volunteer.id] is ada
 
 
 @asynchronous

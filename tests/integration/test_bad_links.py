@@ -9,8 +9,14 @@ from pathlib import Path
 import pytest
 
 from crowdgrad.domain.job import StoppingRule
+from crowdgrad.errors import TurnedAway
 from crowdgrad.host.job import Prepared
+from crowdgrad.net.identity import guest
+from crowdgrad.net.messages import Exchange
+from crowdgrad.net.transport import tcp
 from crowdgrad.settings import Settings
+from crowdgrad.volunteer.conversation import Conversation
+from crowdgrad.volunteer.probe import describe
 from tests.integration.conftest import Stage, children_of, job_with
 
 
@@ -89,5 +95,47 @@ def test_a_volunteer_comes_back_over_a_bad_link(
                 stage.stop.set()
                 outcome = await stage.outcome()
         assert sum(m.units for m in outcome.status.members) == outcome.status.updates
+
+    asyncio.run(scenario())
+
+
+def test_one_who_does_not_read_holds_up_nobody_else(
+    digits: Prepared, settings: Settings, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        endless = job_with(digits, stop=StoppingRule(epochs=100_000))
+        async with Stage(endless, settings, tmp_path) as stage:
+            assert stage.here is not None
+            host, port = stage.here.address.split(":")
+            key = guest()
+            deaf = Conversation(await tcp.connect(host, int(port)))
+            await deaf.join(describe(key, "deaf"), key)
+            assert isinstance(deaf.connection, tcp.TcpConnection)
+            deaf.connection._pause_reading()
+            for _ in range(300):  # more parameters than the sockets hold, and nobody takes them
+                await deaf.connection.send(Exchange())
+            stage.volunteer("ada")
+            await stage.until("ada works", lambda: stage.units_of("ada") > 3)
+            deaf.connection.close()
+
+    asyncio.run(scenario())
+
+
+def test_the_same_key_twice_is_told_so(
+    digits: Prepared, settings: Settings, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        endless = job_with(digits, stop=StoppingRule(epochs=100_000))
+        async with Stage(endless, settings, tmp_path) as stage:
+            assert stage.here is not None
+            host, port = stage.here.address.split(":")
+            key = guest()
+            first, second = [Conversation(await tcp.connect(host, int(port))) for _ in range(2)]
+            await first.join(describe(key, "twin"), key)
+            await second.join(describe(key, "twin"), key)
+            with pytest.raises(TurnedAway, match="same key"):
+                await first.run(beat_s=0.5, silence_s=3.0)
+            assert [m.name for m in stage.status.members].count("twin") == 1
+            second.connection.close()
 
     asyncio.run(scenario())

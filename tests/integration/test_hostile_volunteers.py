@@ -20,16 +20,20 @@ from crowdgrad.net.identity import guest
 from crowdgrad.net.messages import Exchange, Grant
 from crowdgrad.net.transport import tcp
 from crowdgrad.numerics.vectors import as_bytes
+from crowdgrad.planner.batches import plan
 from crowdgrad.settings import Settings
 from crowdgrad.volunteer.conversation import Conversation
 from crowdgrad.volunteer.probe import describe
 from tests.integration.conftest import Stage, job_with
 
-Attack = Callable[[tuple[str, int], int], Awaitable[str]]
+Attack = Callable[[tuple[str, int], Prepared], Awaitable[str]]
 
 
-async def join(where: tuple[str, int], size: int) -> tuple[Conversation, Grant, np.ndarray]:
-    """An honest beginning: joined, and a unit in hand."""
+async def join(
+    where: tuple[str, int], job: Prepared
+) -> tuple[Conversation, Grant, Update, np.ndarray]:
+    """An honest beginning: joined, a unit in hand, and what an honest update would say."""
+    size = job.program.spec.size
     key = guest()
     talk = Conversation(await tcp.connect(*where))
     await talk.join(describe(key, "mallory"), key)
@@ -38,34 +42,37 @@ async def join(where: tuple[str, int], size: int) -> tuple[Conversation, Grant, 
     into = np.empty(size, np.float32)
     answer = await talk.exchange(Exchange(), b"", as_bytes(into))
     assert isinstance(answer, Grant)
-    return talk, answer, into
-
-
-def update_for(grant: Grant, samples: int = 50) -> Update:
-    return Update(
-        unit=grant.unit.id, base=grant.base, samples=samples, loss=1.0, metrics={}, compute_s=0.1
+    batches = plan(job.manifest, "train", job.job.local.batch_size)
+    update = Update(
+        unit=answer.unit.id,
+        base=answer.base,
+        samples=batches.samples(answer.unit.first_batch, answer.unit.batches),
+        loss=1.0,
+        metrics={},
+        compute_s=0.1,
     )
+    return talk, answer, update, into
 
 
-async def send_nan(where: tuple[str, int], size: int) -> str:
-    talk, grant, into = await join(where, size)
-    bad = np.full(size, np.nan, np.float32)
-    answer = await talk.exchange(Exchange(update=update_for(grant)), as_bytes(bad), as_bytes(into))
+async def send_nan(where: tuple[str, int], job: Prepared) -> str:
+    talk, _, update, into = await join(where, job)
+    bad = np.full(job.program.spec.size, np.nan, np.float32)
+    answer = await talk.exchange(Exchange(update=update), as_bytes(bad), as_bytes(into))
     talk.connection.close()
     return answer.verdict
 
 
-async def send_wrong_size(where: tuple[str, int], size: int) -> str:
-    talk, grant, into = await join(where, size)
-    short = np.zeros(size - 1, np.float32)
+async def send_wrong_size(where: tuple[str, int], job: Prepared) -> str:
+    talk, _, update, into = await join(where, job)
+    short = np.zeros(job.program.spec.size - 1, np.float32)
     with pytest.raises(PeerError) as refused:
-        await talk.exchange(Exchange(update=update_for(grant)), as_bytes(short), as_bytes(into))
+        await talk.exchange(Exchange(update=update), as_bytes(short), as_bytes(into))
     return str(refused.value)
 
 
-async def send_huge(where: tuple[str, int], size: int) -> str:
-    talk, grant, _ = await join(where, size)
-    head = pack(Exchange(update=update_for(grant)), 1 << 60)
+async def send_huge(where: tuple[str, int], job: Prepared) -> str:
+    talk, _, update, _ = await join(where, job)
+    head = pack(Exchange(update=update), 1 << 60)
     assert isinstance(talk.connection, tcp.TcpConnection)
     talk.connection._transport.write(head)  # type: ignore[union-attr]
     with pytest.raises(PeerError) as refused:
@@ -73,14 +80,14 @@ async def send_huge(where: tuple[str, int], size: int) -> str:
     return str(refused.value)
 
 
-async def speak_another_version(where: tuple[str, int], size: int) -> str:
+async def speak_another_version(where: tuple[str, int], job: Prepared) -> str:
     reader, writer = await asyncio.open_connection(*where)
     fields = struct.pack("<4sBBHIQ", b"cgrd", 9, 3, 1, 0, 0)
     writer.write(fields + struct.pack("<I", zlib.crc32(fields)))
     return await _answer(reader, writer)
 
 
-async def speak_http(where: tuple[str, int], size: int) -> str:
+async def speak_http(where: tuple[str, int], job: Prepared) -> str:
     reader, writer = await asyncio.open_connection(*where)
     writer.write(b"GET / HTTP/1.1\r\nHost: example\r\n\r\n")
     return await _answer(reader, writer)
@@ -92,20 +99,18 @@ async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
     return said.decode(errors="replace")
 
 
-async def lie_about_the_key(where: tuple[str, int], size: int) -> str:
+async def lie_about_the_key(where: tuple[str, int], job: Prepared) -> str:
     talk = Conversation(await tcp.connect(*where))
     with pytest.raises(TurnedAway) as refused:
         await talk.join(describe(guest(), "mallory"), guest())
     return str(refused.value)
 
 
-async def answer_anothers_unit(where: tuple[str, int], size: int) -> str:
-    first, grant, _ = await join(where, size)
-    second, _, into = await join(where, size)
-    ones = np.ones(size, np.float32)
-    answer = await second.exchange(
-        Exchange(update=update_for(grant)), as_bytes(ones), as_bytes(into)
-    )
+async def answer_anothers_unit(where: tuple[str, int], job: Prepared) -> str:
+    first, _, update, _ = await join(where, job)
+    second, _, _, into = await join(where, job)
+    ones = np.ones(job.program.spec.size, np.float32)
+    answer = await second.exchange(Exchange(update=update), as_bytes(ones), as_bytes(into))
     for talk in (first, second):
         talk.connection.close()
     return answer.verdict
@@ -132,7 +137,7 @@ def test_it_is_refused_with_a_reason(
             await stage.until("it works", lambda: stage.status.updates > 3)
             assert stage.here is not None
             host, port = stage.here.address.split(":")
-            said = await attack((host, int(port)), digits.program.spec.size)
+            said = await attack((host, int(port)), digits)
             assert reply in said
             before = stage.status.updates
             await stage.until("it goes on", lambda: stage.status.updates > before + 20)

@@ -16,7 +16,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-from crowdgrad.errors import tree
+from crowdgrad.errors import CrowdgradError, tree
 from crowdgrad.net import rooms
 from tests.matchmaker.running import Running
 
@@ -25,7 +25,7 @@ OFFER = {"id": "mnist-1", "title": "mnist", "address": "127.0.0.1:8710", "maximu
 WORKER = {"position": 0, "id": "worker0", "name": "own"}
 PUBLISH: dict[str, Any] = {"offer": OFFER, "members": [WORKER], "token": TOKEN}
 REGISTER: dict[str, Any] = {"volunteer": {"id": "abc", "name": "n"}, "token": TOKEN}
-CODES = {error.code for error in tree()}
+CODES = {error.code for error in tree(CrowdgradError)}
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from crowdgrad.domain.job import Job, Member, Roster, StoppingRule, Volunteer
 from crowdgrad.domain.work import LocalSteps, Unit, Update, Version
 from crowdgrad.net.messages import (
+    MAX_WORDS,
     Admit,
     Blob,
     Exchange,
@@ -69,14 +70,25 @@ EXAMPLES: tuple[Message, ...] = (
     Finished(reason="all epochs are done", samples=40_000, credit=1.5),
 )
 
+
+def printable(most: int = MAX_WORDS) -> st.SearchStrategy[str]:
+    """What a stranger may say: one line of anything that can be printed."""
+    letters = st.characters(exclude_categories=("C", "Z"), include_characters=" ")
+    return st.text(letters, max_size=most)
+
+
 messages = st.one_of(
     st.sampled_from(EXAMPLES),
-    st.builds(Leave, reason=st.text(max_size=300)),
+    st.builds(Leave, reason=printable(300)),
     st.builds(
         Exchange,
         shards=st.lists(st.integers(-(1 << 63), (1 << 64) - 1), max_size=20).map(tuple),
     ),
+    st.builds(Wait, reason=printable(20), seconds=st.floats(0, 1e6), verdict=printable(20)),
     st.builds(
-        Finished, reason=st.text(max_size=20), samples=st.integers(0, 1 << 60), credit=st.floats()
-    ).filter(lambda message: message.credit == message.credit),
+        Finished,
+        reason=printable(20),
+        samples=st.integers(0, 1 << 60),
+        credit=st.floats(allow_nan=False),
+    ),
 )

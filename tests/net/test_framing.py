@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 
 from crowdgrad.domain.job import Member, Roster
 from crowdgrad.errors import FrameError, MessageError, PeerError, VersionMismatch
-from crowdgrad.net.framing import HEADER_BYTES, MAGIC, FrameReader, pack, refuse_payload, unpack
+from crowdgrad.net.framing import (
+    HEADER_BYTES,
+    MAGIC,
+    MAX_FIRST_BODY_BYTES,
+    FrameReader,
+    pack,
+    refuse_payload,
+    unpack,
+)
 from crowdgrad.net.messages import (
     MAX_BODY_BYTES,
     PROTOCOL,
@@ -95,16 +103,19 @@ def test_any_bytes_are_refused_as_a_peers_fault_or_waited_on(data: bytes) -> Non
     st.integers(0, (1 << 32) - 1),
     st.integers(0, (1 << 64) - 1),
     st.binary(max_size=200),
+    st.sampled_from([MAX_FIRST_BODY_BYTES, MAX_BODY_BYTES]),
 )
 def test_a_sound_header_over_any_bytes_never_costs_more_than_the_sink_allows(
-    kind: int, body: int, payload: int, rest: bytes
+    kind: int, body: int, payload: int, rest: bytes, most_body: int
 ) -> None:
     sink = CountingSink()
     reader = FrameReader(sink)
+    reader.max_body_bytes = most_body
     with contextlib.suppress(PeerError):
         feed(reader, header(kind=kind % (1 << 16), body=body, payload=payload) + rest)
     assert sink.given <= MOST
-    assert len(reader.buffer()) <= max(MOST, MAX_BODY_BYTES + 2 * FrameReader.STAGING_BYTES)
+    grown = most_body + HEADER_BYTES if most_body > FrameReader.STAGING_BYTES else 0
+    assert len(reader.buffer()) <= max(MOST, grown + FrameReader.STAGING_BYTES)
 
 
 @given(frames.filter(bool), st.data())
@@ -166,11 +177,23 @@ def test_a_damaged_header_is_said_to_be_damaged() -> None:
         unpack(damaged)
 
 
-def test_an_oversized_body_is_refused_from_its_header_alone() -> None:
+@pytest.mark.parametrize("most", [MAX_FIRST_BODY_BYTES, MAX_BODY_BYTES])
+def test_an_oversized_body_is_refused_from_its_header_alone(most: int) -> None:
     reader = FrameReader(refuse_payload)
-    with pytest.raises(FrameError, match=str(MAX_BODY_BYTES + 1)):
-        feed(reader, header(body=MAX_BODY_BYTES + 1))
-    unpack(header(body=MAX_BODY_BYTES))
+    reader.max_body_bytes = most
+    with pytest.raises(FrameError, match=f"a body of {most + 1} bytes"):
+        feed(reader, header(body=most + 1))
+    reader = FrameReader(refuse_payload)
+    reader.max_body_bytes = most
+    assert feed(reader, header(body=most)) == []
+
+
+def test_strangers_may_not_say_much_until_we_know_them() -> None:
+    assert FrameReader(refuse_payload).max_body_bytes == MAX_FIRST_BODY_BYTES
+    with pytest.raises(FrameError, match=f"a body of {MAX_FIRST_BODY_BYTES + 1} bytes"):
+        feed(FrameReader(refuse_payload), header(body=MAX_FIRST_BODY_BYTES + 1))
+    with pytest.raises(FrameError, match=f"a body of {MAX_BODY_BYTES + 1} bytes"):
+        unpack(header(body=MAX_BODY_BYTES + 1))
 
 
 def test_a_payload_nobody_asked_for_is_refused_from_its_header_alone() -> None:
@@ -192,7 +215,9 @@ def test_a_body_larger_than_the_staging_buffer_arrives(piece: int) -> None:
     sent: list[Frame] = [(Heartbeat(), b""), (large, b"abc"), (Heartbeat(), b""), (large, b"")]
     stream = stream_of(sent)
     assert len(pack(large)) > 3 * FrameReader.STAGING_BYTES
-    assert feed(FrameReader(CountingSink()), stream, [max(piece, 500)]) == sent
+    reader = FrameReader(CountingSink())
+    reader.max_body_bytes = MAX_BODY_BYTES
+    assert feed(reader, stream, [max(piece, 500)]) == sent
 
 
 def test_a_payload_goes_straight_to_where_the_sink_says() -> None:
@@ -200,11 +225,10 @@ def test_a_payload_goes_straight_to_where_the_sink_says() -> None:
     reader = FrameReader(lambda message, length: memoryview(room)[:length])
     start = pack(Heartbeat(), len(room)) + b"a" * 10
     assert feed(reader, start) == []
-    assert reader.in_payload
     assert reader.buffer().obj is room
     assert len(reader.buffer()) == len(room) - 10
     reader.buffer()[:] = b"b" * (len(room) - 10)
     [(_, payload)] = reader.filled(len(room) - 10)
     assert payload.obj is room
     assert bytes(payload) == b"a" * 10 + b"b" * (len(room) - 10)
-    assert not reader.in_payload
+    assert reader.buffer().obj is not room

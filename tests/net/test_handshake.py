@@ -8,7 +8,7 @@ import pytest
 
 from crowdgrad.errors import ConnectionLost, MessageError, TurnedAway, VersionMismatch
 from crowdgrad.net.handshake import HANDSHAKE_S, answer, compatible, greet, hear, say_problem
-from crowdgrad.net.messages import PROTOCOL, Heartbeat, Hello, Problem, Welcome
+from crowdgrad.net.messages import PROTOCOL, Hello, Leave, Problem, Welcome
 from crowdgrad.net.transport.inproc import pair
 from tests.virtual_time import run_virtual
 
@@ -77,7 +77,7 @@ def test_a_silent_peer_is_given_up_in_time_and_the_connection_with_it() -> None:
                 await (greet(near, "x") if half == "dialler" else answer(near, "x", b""))
             assert loop.time() - start == pytest.approx(HANDSHAKE_S)
             with pytest.raises(ConnectionLost):
-                await near.send(Heartbeat())
+                await near.send(Leave(reason="note"))
 
     run_virtual(main())
 
@@ -86,10 +86,11 @@ def test_a_problem_instead_of_a_welcome_is_passed_on() -> None:
     async def main() -> None:
         near, far = pair()
         await say_problem(far, TurnedAway("The job is full.", advice="Try another."))
-        with pytest.raises(MessageError, match=r"The job is full\. \(CG506\)"):
+        with pytest.raises(TurnedAway, match=r"The other side says: The job is full\.") as refused:
             await greet(near, "x")
-        await far.send(Heartbeat())
-        with pytest.raises(MessageError, match="Expected Welcome, got Heartbeat"):
+        assert refused.value.advice == "Try another."
+        await far.send(Leave(reason="note"))
+        with pytest.raises(MessageError, match="Expected Welcome, got Leave"):
             await greet(near, "x")
 
     run_virtual(main())

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crowdgrad.errors import DataAltered, MessageError, TurnedAway
+from crowdgrad.errors import CrowdgradError, DataAltered, MessageError, PeerError, TurnedAway, tree
 from crowdgrad.net import messages
 from crowdgrad.net.messages import (
+    MAX_SHARDS_NAMED,
+    MAX_WORDS,
     MESSAGES,
     Exchange,
     Heartbeat,
@@ -19,15 +21,21 @@ from crowdgrad.net.messages import (
     Message,
     Problem,
     Welcome,
+    check_words,
     decode,
     encode,
     expect,
     problem,
+    told,
 )
-from tests.net.message_examples import EXAMPLES, HASH
+from tests.net.message_examples import EXAMPLES, HASH, printable
 from tests.net.message_examples import messages as any_message
 
 KINDS = [message.kind for message in MESSAGES]
+
+
+def example_of(name: str) -> Message:
+    return next(example for example in EXAMPLES if type(example).__name__ == name)
 
 
 def test_there_is_an_example_of_every_message() -> None:
@@ -96,6 +104,7 @@ NONSENSE = [
                                                            "name": "\x1b[2J"}]}}),
     ("Wait", {"reason": "", "seconds": float("nan")}),
     ("Wait", {"reason": "", "seconds": -1.0}),
+    ("Exchange", {"shards": [0] * (MAX_SHARDS_NAMED + 1)}),
 ]  # fmt: skip
 
 
@@ -107,14 +116,80 @@ def test_what_makes_no_sense_is_refused_by_name(name: str, content: dict[str, ob
 
 
 @pytest.mark.parametrize(
-    "change", [{"heartbeat_s": 0.0}, {"silence_s": 3.0}, {"heartbeat_s": float("nan")},
-               {"position": -1}, {"program_bytes": -5}],
+    "change", [{"heartbeat_s": 0.0}, {"heartbeat_s": 0.049}, {"heartbeat_s": float("nan")},
+               {"heartbeat_s": -2.0}, {"silence_s": 3.0}, {"silence_s": float("inf")},
+               {"position": -1}, {"program_bytes": -5}, {"manifest_bytes": -1}],
 )  # fmt: skip
 def test_a_host_cannot_ask_for_a_senseless_rhythm_or_place(change: dict[str, object]) -> None:
-    admit = next(example for example in EXAMPLES if type(example).__name__ == "Admit")
+    admit = example_of("Admit")
     content = msgspec.to_builtins(admit) | change
     with pytest.raises(MessageError, match="Admit"):
         decode(admit.kind, msgspec.msgpack.encode(content))
+
+
+def test_the_fastest_rhythm_and_the_most_shards_are_allowed() -> None:
+    content = msgspec.to_builtins(example_of("Admit")) | {"heartbeat_s": 0.05, "silence_s": 0.1}
+    assert decode(5, msgspec.msgpack.encode(content)).heartbeat_s == 0.05  # type: ignore[attr-defined]
+    most = Exchange(shards=tuple(range(MAX_SHARDS_NAMED)))
+    assert decode(most.kind, encode(most)) == most
+
+
+@pytest.mark.parametrize("text", ["two\nlines", "\x1b[2J", "x" * 121], ids=repr)
+@pytest.mark.parametrize("key", ["title", "cause"])
+def test_a_jobs_title_and_cause_are_fit_for_a_screen(key: str, text: str) -> None:
+    content = msgspec.to_builtins(example_of("Admit"))
+    content["job"][key] = text
+    with pytest.raises(MessageError, match="Admit message does not make sense") as refused:
+        decode(5, msgspec.msgpack.encode(content))
+    assert text not in refused.value.message
+
+
+SPOKEN = [
+    ("Grant", "verdict"), ("Wait", "reason"), ("Wait", "verdict"), ("GiveBack", "reason"),
+    ("Leave", "reason"), ("Finished", "reason"),
+]  # fmt: skip
+UNFIT = [
+    "two\nlines", "a\rb", "\x1b[2Jgone", "tab\there", "nul\0", "\x7f", "\x9b31m",
+    "\u202eright to left", "\u2028", "x" * (MAX_WORDS + 1),
+]  # fmt: skip
+
+
+def with_words(name: str, key: str, text: str) -> tuple[Message, bytes]:
+    """The example of that message, and its body with other words in it."""
+    message = example_of(name)
+    content = msgspec.to_builtins(message, builtin_types=(bytes,))
+    assert key in content
+    return message, msgspec.msgpack.encode(content | {key: text})
+
+
+@pytest.mark.parametrize("text", UNFIT, ids=lambda text: ascii(text[:12]))
+@pytest.mark.parametrize(("name", "key"), SPOKEN)
+def test_words_unfit_for_a_screen_are_refused(name: str, key: str, text: str) -> None:
+    message, body = with_words(name, key, text)
+    with pytest.raises(MessageError, match=f"{name} message does not make sense") as refused:
+        decode(message.kind, body)
+    assert text not in refused.value.message
+    with pytest.raises(ValueError, match=f"one printable line of at most {MAX_WORDS}"):
+        msgspec.structs.replace(message, **{key: text})
+
+
+@pytest.mark.parametrize(("name", "key"), SPOKEN)
+def test_as_many_words_as_allowed_arrive(name: str, key: str) -> None:
+    text = "é 中😀 “quoted”" + "x" * MAX_WORDS
+    message, body = with_words(name, key, text[:MAX_WORDS])
+    assert getattr(decode(message.kind, body), key) == text[:MAX_WORDS]
+
+
+@given(printable())
+def test_words_fit_for_a_screen_pass(text: str) -> None:
+    check_words("", text)
+
+
+@given(printable(MAX_WORDS - 1), st.characters(categories=("C", "Z")).filter(lambda c: c != " "))
+def test_one_unfit_character_spoils_words(text: str, spoiler: str) -> None:
+    half = len(text) // 2
+    with pytest.raises(ValueError, match="one printable line"):
+        check_words("fine", text[:half] + spoiler + text[half:])
 
 
 def test_a_short_body_that_announces_a_long_list_costs_no_memory() -> None:
@@ -140,18 +215,41 @@ def test_expect_gives_the_message_or_says_what_came_instead() -> None:
     assert expect(welcome, Welcome) is welcome
     with pytest.raises(MessageError, match="Expected Join, got Heartbeat"):
         expect(Heartbeat(), Join)
-    told = problem(TurnedAway("The job is over.", advice="Choose another."))
-    with pytest.raises(MessageError, match=r"The job is over\. \(CG506\)") as refused:
-        expect(told, Join)
+    said = problem(TurnedAway("The job is over.", advice="Choose another."))
+    assert expect(said, Problem) is said
+    with pytest.raises(TurnedAway, match=r"The other side says: The job is over\.") as refused:
+        expect(said, Join)
     assert refused.value.advice == "Choose another."
 
 
+@pytest.mark.parametrize("kind", tree(PeerError), ids=lambda kind: kind.__name__)
+def test_a_problem_is_told_as_the_error_its_code_names(kind: type[CrowdgradError]) -> None:
+    heard = told(problem(kind("It broke.", advice="Mend it.")))
+    assert type(heard) is kind
+    assert heard.message == "The other side says: It broke."
+    assert heard.advice == "Mend it."
+
+
+@pytest.mark.parametrize("code", ["", "CG999", "cg506", DataAltered.code, CrowdgradError.code])
+def test_a_code_that_is_no_peers_is_told_as_a_plain_peer_error(code: str) -> None:
+    heard = told(Problem(code=code, message="It broke."))
+    assert type(heard) is PeerError
+    assert heard.message == "The other side says: It broke."
+
+
 def test_words_of_any_length_fit_into_a_problem_and_out_of_it() -> None:
-    told = problem(DataAltered("x" * 5_000_000, advice="y" * 5_000_000))
-    assert len(encode(told)) < 5000
-    with pytest.raises(MessageError) as refused:
+    said = problem(DataAltered("x" * 5_000_000, advice="y" * 5_000_000))
+    assert len(encode(said)) < 5000
+    with pytest.raises(PeerError) as refused:
         expect(Problem(code="z" * 10_000, message="x" * 10_000, advice="y" * 10_000), Join)
-    assert len(str(refused.value)) < 2000
+    assert type(refused.value) is PeerError
+    assert "x" * MAX_WORDS in str(refused.value)
+    assert len(str(refused.value)) < 2 * MAX_WORDS + 100
+
+
+def test_a_problem_full_of_terminal_commands_is_shown_without_them() -> None:
+    said = Problem(code="CG506", message="a\x1b[2J\nb", advice="c\r\x07d")
+    assert str(told(said)) == "[CG506] The other side says: a [2J b c d"
 
 
 def test_hashes_travel_as_they_are() -> None:

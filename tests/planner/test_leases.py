@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from crowdgrad.domain.work import Unit, UnitId, Version, VolunteerId
-from crowdgrad.planner.batches import BatchPlan
+from crowdgrad.planner.batches import BatchPlan, cut
 from crowdgrad.planner.leases import LeaseBook
 
 LEASE_S = 10.0
@@ -17,7 +17,7 @@ ADA, BEN, CY, DEE = (VolunteerId(name) for name in ("ada", "ben", "cy", "dee"))
 
 
 def batch_plan() -> BatchPlan:
-    return BatchPlan((3, 7), (25, 10), 10, (0, 3, 4))
+    return cut((3, 7), (25, 10), 10)
 
 
 def lease_book(*, epochs: int = 2, batches_per_unit: int = 1) -> LeaseBook:
@@ -113,6 +113,34 @@ def test_who_failed_a_unit_gets_it_again_only_when_nobody_else_is_left() -> None
     assert (again, "nobody else" in reason) == (unit, True)
 
 
+def test_who_is_merely_slow_is_not_given_the_same_unit_again() -> None:
+    book = lease_book(epochs=1)
+    unit = take(book, ADA)
+    book.lapse(LEASE_S)
+    assert unit not in [take(book, ADA, LEASE_S) for _ in range(3)]
+    assert book.lease(LEASE_S, ADA, BASE)[0] is None
+    assert book.finish(unit.id, ADA, BASE, 0) == (unit, None)
+
+
+def test_who_comes_back_may_have_it_again() -> None:
+    book = lease_book(epochs=1)
+    unit = take(book, ADA)
+    book.lapse(LEASE_S)
+    book.leave(ADA, "laptop closed")
+    assert take(book, ADA, LEASE_S) == unit
+
+
+def test_holding_counts_what_is_under_way() -> None:
+    book = lease_book(epochs=1)
+    units = [take(book, ADA) for _ in range(3)]
+    assert book.holding(ADA) == 3
+    book.finish(units[0].id, ADA, BASE, 0)
+    book.give_back(units[1].id, ADA, "because", failed=False)
+    assert book.holding(ADA) == 1
+    book.lapse(LEASE_S)
+    assert book.holding(ADA) == 0
+
+
 def test_whoever_leaves_gives_everything_back() -> None:
     book = lease_book(epochs=1)
     units = {take(book, ADA).id for _ in range(4)}
@@ -179,6 +207,8 @@ class Crowd(RuleBasedStateMachine):
     @invariant()
     def nothing_is_counted_twice(self) -> None:
         assert len(set(self.finished)) == len(self.finished) == self.book.done_units
+        for who in (ADA, BEN, CY, DEE):
+            assert self.book.holding(who) == len(self.book.held_by(who))
 
     def teardown(self) -> None:
         """However it went, whoever is left can finish the job, and every lease has ended."""

@@ -16,10 +16,11 @@ from typing import Protocol, runtime_checkable
 
 from crowdgrad.errors import ConnectionLost, PeerError
 from crowdgrad.net.framing import FrameReader, Sink, refuse_payload
-from crowdgrad.net.messages import Message
+from crowdgrad.net.messages import Heartbeat, Message
 
 Payload = bytes | bytearray | memoryview
 MAX_WAITING_FRAMES = 16
+MAX_WAITING_PAYLOADS = 2
 
 
 @runtime_checkable
@@ -31,12 +32,21 @@ class Connection(Protocol):
     sent_at: float
     """Loop time at which something was last sent."""
 
+    @property
+    def paused(self) -> bool:
+        """Whether we have stopped reading because frames are waiting: silence is our own doing."""
+
     def set_sink(self, sink: Sink) -> None:
         """Say where payloads go from now on; until then every payload is refused."""
 
     async def send(self, message: Message, payload: Payload = b"") -> None: ...
 
-    async def receive(self) -> tuple[Message, memoryview]: ...
+    async def receive(self) -> tuple[Message, memoryview]:
+        """The next frame. Heartbeats are not handed over: `heard_at` tells of them."""
+        ...
+
+    def refuse(self, error: PeerError) -> None:
+        """Tell the other side what is wrong, then end it."""
 
     def close(self, error: PeerError | None = None) -> None:
         """End it now. What was sent before still goes out unless `error` says the peer is gone."""
@@ -64,17 +74,26 @@ class Inbox:
         self._waiter: asyncio.Future[None] | None = None
         self._pause = pause
         self._resume = resume
-        self._paused = False
+        self.paused = False
+        self._payloads = 0
 
     def filled(self, count: int) -> None:
         """Raises PeerError: the bytes are not frames of ours."""
-        frames = self.reader.filled(count)
-        if frames:
-            self._frames.extend(frames)
+        for message, payload in self.reader.filled(count):
+            # A heartbeat has said all it has to say by arriving. Kept, they would pile up behind a
+            # long send of ours until we stopped reading and took the other side for dead.
+            if not isinstance(message, Heartbeat):
+                self._frames.append((message, payload))
+                self._payloads += len(payload) > 0
+        if self._frames:
             self._wake()
-        if len(self._frames) >= MAX_WAITING_FRAMES and not self._paused:
-            self._paused = True
+        if self._full and not self.paused:
+            self.paused = True
             self._pause()
+
+    @property
+    def _full(self) -> bool:
+        return len(self._frames) >= MAX_WAITING_FRAMES or self._payloads >= MAX_WAITING_PAYLOADS
 
     def end(self, error: PeerError) -> None:
         if self.error is None:
@@ -92,8 +111,9 @@ class Inbox:
             finally:
                 self._waiter = None
         frame = self._frames.popleft()
-        if self._paused and len(self._frames) < MAX_WAITING_FRAMES // 2:
-            self._paused = False
+        self._payloads -= len(frame[1]) > 0
+        if self.paused and not self._full:
+            self.paused = False
             self._resume()
         return frame
 

@@ -13,13 +13,11 @@ from collections.abc import Callable
 
 from crowdgrad.errors import PeerError, PortBusy, Unreachable
 from crowdgrad.net.framing import Sink, pack
-from crowdgrad.net.messages import Message, problem
+from crowdgrad.net.messages import MAX_BODY_BYTES, Message, problem
 from crowdgrad.net.transport.base import Inbox, OnConnection, Payload, lost
 
 Route = Callable[[Message], tuple[float, ...]]
 """The delays in seconds after which copies of a frame arrive: () loses it, (0, 1) doubles it."""
-
-HIGH_WATER_FRAMES = 8
 
 
 def straight(message: Message) -> tuple[float, ...]:
@@ -38,8 +36,13 @@ class InprocConnection:
         self._reading.set()
         self._twin: InprocConnection | None = None
 
+    @property
+    def paused(self) -> bool:
+        return self._inbox.paused
+
     def set_sink(self, sink: Sink) -> None:
         self._inbox.reader.sink = sink
+        self._inbox.reader.max_body_bytes = MAX_BODY_BYTES
 
     async def send(self, message: Message, payload: Payload = b"") -> None:
         if self._inbox.error is not None:
@@ -84,9 +87,9 @@ class InprocConnection:
                 view = view[part:]
                 self._inbox.filled(part)
         except PeerError as error:
-            self._refuse(error)
+            self.refuse(error)
 
-    def _refuse(self, error: PeerError) -> None:
+    def refuse(self, error: PeerError) -> None:
         """Say what is wrong, then end it."""
         if self._twin is not None:
             self._loop.call_soon(self._twin._arrive, pack(problem(error)))
@@ -153,6 +156,6 @@ class InprocNetwork:
         try:
             await handler(connection)
         except PeerError as error:
-            connection.close(error)
+            connection.refuse(error)
         finally:
             connection.close()

@@ -12,7 +12,7 @@ from typing import cast
 
 from crowdgrad.errors import PeerError, TurnedAway, Unreachable
 from crowdgrad.net.framing import Sink, pack
-from crowdgrad.net.messages import Message, problem
+from crowdgrad.net.messages import MAX_BODY_BYTES, Message, problem
 from crowdgrad.net.ports import bind
 from crowdgrad.net.transport.base import Connection, Inbox, OnConnection, Payload, lost
 
@@ -38,8 +38,13 @@ class TcpConnection(asyncio.BufferedProtocol):
 
     # -- what callers use ---------------------------------------------------------------------
 
+    @property
+    def paused(self) -> bool:
+        return self._inbox.paused
+
     def set_sink(self, sink: Sink) -> None:
         self._inbox.reader.sink = sink
+        self._inbox.reader.max_body_bytes = MAX_BODY_BYTES
 
     async def send(self, message: Message, payload: Payload = b"") -> None:
         if self._inbox.error is not None:
@@ -56,10 +61,27 @@ class TcpConnection(asyncio.BufferedProtocol):
     async def receive(self) -> tuple[Message, memoryview]:
         return await self._inbox.get()
 
+    def refuse(self, error: PeerError) -> None:
+        """Say what is wrong, then end it.
+
+        We go on reading for a moment: closing with unread bytes would reset the connection, and the
+        other side would never hear why.
+        """
+        self._inbox.end(error)
+        assert self._transport is not None
+        if self._refusing or self._transport.is_closing():
+            return
+        self._refusing = True
+        self._resume_reading()
+        self._transport.write(pack(problem(error)))
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+        self._loop.call_later(REFUSE_GRACE_S, self._transport.abort)
+
     def close(self, error: PeerError | None = None) -> None:
         self._inbox.end(error or lost(self.peer, "We closed the connection"))
         if self._transport is None or self._refusing:
-            return  # `_refuse` ends it, in a moment
+            return  # `refuse` ends it, in a moment
         if error is not None:
             self._transport.abort()
         elif not self._transport.is_closing():
@@ -96,7 +118,7 @@ class TcpConnection(asyncio.BufferedProtocol):
         try:
             self._inbox.filled(nbytes)
         except PeerError as error:
-            self._refuse(error)
+            self.refuse(error)
 
     def eof_received(self) -> bool:
         # The event loop now closes our half too, once all is sent: not for ever, if nobody reads.
@@ -119,20 +141,6 @@ class TcpConnection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         self._writable.set()
 
-    def _refuse(self, error: PeerError) -> None:
-        """Say what is wrong, then end it.
-
-        We go on reading for a moment: closing with unread bytes would reset the connection, and the
-        other side would never hear why.
-        """
-        self._inbox.end(error)
-        self._refusing = True
-        assert self._transport is not None
-        self._transport.write(pack(problem(error)))
-        if self._transport.can_write_eof():
-            self._transport.write_eof()
-        self._loop.call_later(REFUSE_GRACE_S, self._transport.abort)
-
     def _pause_reading(self) -> None:
         if self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
@@ -150,6 +158,9 @@ async def _guarded(handler: OnConnection, connection: TcpConnection) -> None:
         await handler(connection)
     except PeerError as error:
         logger.info("%s: %s", connection.peer, error)
+    except Exception:
+        logger.exception("%s: the conversation failed", connection.peer)
+        connection.refuse(PeerError("Something went wrong here.", advice="Try again later."))
     finally:
         connection.close()
 
@@ -175,7 +186,7 @@ async def listen(host: str, port: int, handler: OnConnection) -> TcpListener:
     async def limited(connection: Connection) -> None:
         tcp = cast(TcpConnection, connection)
         if len(open_connections) >= MAX_CONNECTIONS:
-            tcp._refuse(TurnedAway(f"{MAX_CONNECTIONS} connections are open already."))
+            tcp.refuse(TurnedAway(f"{MAX_CONNECTIONS} connections are open already."))
             return
         open_connections.add(tcp)
         try:

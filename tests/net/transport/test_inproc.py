@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pytest
 
 from crowdgrad.errors import PeerError
-from crowdgrad.net.messages import GiveBack, Heartbeat
+from crowdgrad.net.messages import GiveBack, Leave
 from crowdgrad.net.transport.base import Connection, Listener, OnConnection
 from crowdgrad.net.transport.inproc import InprocNetwork, pair
 from tests.contracts.transport_contract import TransportContract
@@ -55,7 +55,7 @@ def test_routes_lose_delay_and_double_frames() -> None:
 def test_what_arrives_after_the_end_is_not_looked_at() -> None:
     async def main() -> None:
         first, second = pair(there=lambda message: (5.0,))
-        await first.send(Heartbeat())
+        await first.send(Leave(reason="note"))
         first.close()
         with pytest.raises(PeerError):
             await second.receive()

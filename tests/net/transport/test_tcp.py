@@ -12,9 +12,18 @@ import msgspec
 import pytest
 import uvloop
 
-from crowdgrad.errors import ConnectionLost, FrameError, SettingError, Unreachable, VersionMismatch
+from crowdgrad.errors import (
+    ConnectionLost,
+    FrameError,
+    MessageError,
+    PeerError,
+    SettingError,
+    TurnedAway,
+    Unreachable,
+    VersionMismatch,
+)
 from crowdgrad.net.framing import HEADER_BYTES, pack, unpack
-from crowdgrad.net.messages import PROTOCOL, Exchange, Heartbeat, Join, Problem, decode
+from crowdgrad.net.messages import PROTOCOL, Exchange, Heartbeat, Join, Leave, Problem, decode
 from crowdgrad.net.transport import tcp
 from crowdgrad.net.transport.base import Connection, Listener, OnConnection
 from tests.contracts.transport_contract import TransportContract
@@ -83,6 +92,16 @@ def problem_in(answer: bytes) -> Problem:
     return message
 
 
+def join_of(name: str) -> bytes:
+    """A Join frame such as we would never make."""
+    volunteer = {"id": "a", "name": name, "cores": 1, "memory_mb": 1, "engine": "", "software": ""}
+    body = msgspec.msgpack.encode({"volunteer": volunteer, "key": b"", "signature": b""})
+    fields = bytearray(pack(Heartbeat())[:20])
+    fields[6:8] = Join.kind.to_bytes(2, "little")
+    fields[8:12] = len(body).to_bytes(4, "little")
+    return bytes(fields) + zlib.crc32(fields).to_bytes(4, "little") + body
+
+
 def test_a_browser_that_wanders_in_is_told(loop_factory: LoopFactory) -> None:
     error, answer = run_with(loop_factory, tell(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"))
     assert isinstance(error, FrameError)
@@ -99,18 +118,93 @@ def test_a_peer_of_another_version_is_told_what_to_update(loop_factory: LoopFact
 
 
 def test_a_strangers_long_words_are_not_repeated_to_him(loop_factory: LoopFactory) -> None:
-    body = {"volunteer": {"id": "a", "name": "\x1b" * 500_000, "cores": 1, "memory_mb": 1}}
-    body["volunteer"] |= {"engine": "", "software": ""}
-    encoded = msgspec.msgpack.encode(body | {"key": b"", "signature": b""})
-    header = pack(Heartbeat())[:HEADER_BYTES]
-    fields = bytearray(header[:20])
-    fields[6:8] = Join.kind.to_bytes(2, "little")
-    fields[8:12] = len(encoded).to_bytes(4, "little")
-    frame = bytes(fields) + zlib.crc32(fields).to_bytes(4, "little") + encoded
-    error, answer = run_with(loop_factory, tell(frame))
-    assert error.__class__.__name__ == "MessageError"
+    error, answer = run_with(loop_factory, tell(join_of("\x1b" * 15_000)))
+    assert isinstance(error, MessageError)
     assert len(answer) < 2000
-    assert "Join" in problem_in(answer).message
+    problem = problem_in(answer)
+    assert "Join message does not make sense" in problem.message
+    assert "\x1b" not in problem.message
+
+
+def test_a_strangers_book_is_not_even_read(loop_factory: LoopFactory) -> None:
+    frame = join_of("a" * 500_000)
+    error, answer = run_with(loop_factory, tell(frame))
+    assert isinstance(error, FrameError)
+    assert f"a body of {len(frame) - HEADER_BYTES} bytes" in error.message
+    assert problem_in(answer).code == FrameError.code
+
+
+def test_refusing_reads_on_so_that_nothing_unread_resets_the_connection(
+    loop_factory: LoopFactory,
+) -> None:
+    async def main() -> None:
+        reading: list[bool] = []
+        gone = asyncio.Event()
+
+        async def handler(connection: Connection) -> None:
+            assert isinstance(connection, tcp.TcpConnection)
+            assert connection._transport is not None
+            connection.set_sink(lambda message, length: memoryview(bytearray(length)))
+            await connection.send(Leave(reason="go on"))
+            while connection._transport.is_reading():  # noqa: ASYNC110 - nobody tells us
+                await asyncio.sleep(0.01)
+            connection.refuse(TurnedAway("The job is over."))
+            reading.append(connection._transport.is_reading())
+            await connection.wait_closed()
+            gone.set()
+
+        async def speak(near: Connection) -> None:
+            while True:
+                await near.send(Exchange(), bytes(1 << 16))
+
+        listener = await tcp.listen("127.0.0.1", 0, handler)
+        near = await tcp.connect(*listener.address)
+        assert (await near.receive())[0] == Leave(reason="go on")
+        speaking = asyncio.ensure_future(speak(near))
+        problem, _ = await near.receive()
+        assert isinstance(problem, Problem)
+        assert problem.message == "The job is over."
+        with pytest.raises(ConnectionLost):
+            await speaking
+        near.close()
+        await near.wait_closed()
+        await gone.wait()
+        await listener.close()
+        assert reading == [True]
+
+    run_with(loop_factory, main())
+
+
+def test_a_handler_that_fails_unexpectedly_says_so_without_the_details(
+    loop_factory: LoopFactory, caplog: pytest.LogCaptureFixture
+) -> None:
+    served: list[Connection] = []
+
+    async def handler(connection: Connection) -> None:
+        served.append(connection)
+        await connection.receive()
+        raise RuntimeError("the secret is 42")
+
+    async def main() -> Problem:
+        listener = await tcp.listen("127.0.0.1", 0, handler)
+        near = await tcp.connect(*listener.address)
+        await near.send(Leave(reason="note"))
+        problem, _ = await near.receive()
+        with pytest.raises(ConnectionLost):
+            await near.receive()
+        await near.wait_closed()
+        await served[0].wait_closed()
+        await listener.close()
+        assert isinstance(problem, Problem)
+        return problem
+
+    problem = run_with(loop_factory, main())
+    assert problem == Problem(
+        code=PeerError.code, message="Something went wrong here.", advice="Try again later."
+    )
+    [record] = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert record.exc_info is not None
+    assert "the secret is 42" in str(record.exc_info[1])
 
 
 def test_a_peer_that_closes_but_never_reads_does_not_hold_a_sender(
@@ -170,7 +264,7 @@ def test_too_many_connections_are_turned_away_with_the_reason(
         left = asyncio.Event()
         listener = await tcp.listen("127.0.0.1", 0, handler)
         first = await tcp.connect(*listener.address)
-        await first.send(Heartbeat())
+        await first.send(Leave(reason="note"))
         await first.receive()
         second = await tcp.connect(*listener.address)
         problem, _ = await second.receive()
@@ -180,8 +274,8 @@ def test_too_many_connections_are_turned_away_with_the_reason(
         first.close()
         await left.wait()
         third = await tcp.connect(*listener.address)
-        await third.send(Heartbeat())
-        assert (await third.receive())[0] == Heartbeat()
+        await third.send(Leave(reason="note"))
+        assert (await third.receive())[0] == Leave(reason="note")
         third.close()
         await third.wait_closed()
         await listener.close()

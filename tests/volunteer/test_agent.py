@@ -1,0 +1,99 @@
+"""A volunteer whose trainer is broken, or whose unit fails, says so and does no harm."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from crowdgrad.domain.work import Unit, UnitId, Version
+from crowdgrad.errors import ChildDied, ComputeError, CrowdgradError
+from crowdgrad.net.identity import guest
+from crowdgrad.net.messages import GiveBack, Grant, Message
+from crowdgrad.replication.store import MemoryChunks
+from crowdgrad.volunteer import talk
+from crowdgrad.volunteer.agent import MAX_FAILURES, Agent
+from crowdgrad.volunteer.events import Event
+from crowdgrad.volunteer.probe import describe
+from tests.virtual_time import run_virtual
+
+GRANT = Grant(
+    unit=Unit(id=UnitId(1), kind="train", epoch=0, shard=0, first_batch=0, batches=1),
+    base=Version(incarnation=0, count=0),
+)
+
+
+@dataclass
+class Broken:
+    """A trainer that fails every unit."""
+
+    error: CrowdgradError
+    broken: bool = False
+
+    async def compute(self, unit: Unit, slot: int) -> talk.Computed:
+        raise self.error
+
+
+@dataclass
+class Shop:
+    trainer: Broken
+    job: Any = field(default_factory=lambda: SimpleNamespace(title="Digits"))
+
+    async def need(self, *what: object) -> None:
+        return None
+
+
+def agent(seen: list[Event]) -> Agent:
+    key = guest()
+    return Agent(
+        identity=key,
+        volunteer=describe(key, "ada"),
+        chunks=MemoryChunks(),
+        connect=lambda host, port: asyncio.sleep(0),  # type: ignore[arg-type,return-value]
+        watch=seen.append,
+        random01=lambda: 0.5,
+        reconnect_s=1.0,
+    )
+
+
+async def fail_until_it_leaves(trainer: Broken) -> tuple[list[Message], float]:
+    said: list[Message] = []
+
+    async def send(message: Message) -> None:
+        said.append(message)
+
+    talking: Any = SimpleNamespace(connection=SimpleNamespace(send=send))
+    shop: Any = Shop(trainer)
+    me = agent([])
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    for _ in range(100):
+        try:
+            assert await me._compute(talking, shop, GRANT, 0) is None
+        except type(trainer.error):
+            return said, loop.time() - began
+    raise AssertionError("it never leaves")
+
+
+@pytest.mark.parametrize("error", [ChildDied("it died"), ComputeError("label 12\nof 10 classes")])
+def test_failures_are_given_back_with_a_pause_and_not_for_ever(error: CrowdgradError) -> None:
+    said, took_s = run_virtual(fail_until_it_leaves(Broken(error)))
+    assert len(said) == MAX_FAILURES
+    assert all(isinstance(m, GiveBack) and m.unit == 1 and "\n" not in m.reason for m in said)
+    assert took_s >= 0.5 * (MAX_FAILURES - 1), "a host is not flooded with give-backs"
+
+
+def test_a_trainer_that_is_not_replaced_any_more_ends_the_work() -> None:
+    said, _ = run_virtual(fail_until_it_leaves(Broken(ChildDied("died 3 times"), broken=True)))
+    assert len(said) == 1
+
+
+def test_the_same_state_is_said_once() -> None:
+    seen: list[Event] = []
+    me = agent(seen)
+    for text in ("Working.", "Working.", "Waiting: nothing to do.", "Working."):
+        me._say("state", text)
+    assert [event.text for event in seen] == ["Working.", "Waiting: nothing to do.", "Working."]

@@ -1,0 +1,99 @@
+"""Answers find who asked, also when several arrive in one piece."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from crowdgrad.domain.data import ChunkHash
+from crowdgrad.domain.work import Unit, UnitId, Version
+from crowdgrad.errors import FrameError, PeerError
+from crowdgrad.net.framing import pack
+from crowdgrad.net.messages import Blob, Exchange, Finished, Grant, Message, Wait
+from crowdgrad.net.transport.inproc import InprocConnection, pair
+from crowdgrad.volunteer.conversation import Conversation
+from tests.virtual_time import run_virtual
+
+
+def grant(ticket: int) -> Grant:
+    unit = Unit(id=UnitId(ticket), kind="train", epoch=0, shard=0, first_batch=0, batches=1)
+    return Grant(ticket=ticket, unit=unit, base=Version(incarnation=0, count=0))
+
+
+async def asked(count: int) -> tuple[Conversation, InprocConnection, list[bytearray], list]:
+    near, far = pair()
+    talk = Conversation(near)
+    slots = [bytearray(4) for _ in range(count)]
+    waiting = [
+        asyncio.create_task(talk.exchange(Exchange(), b"", memoryview(slot))) for slot in slots
+    ]
+    for _ in range(count):
+        await far.receive()
+    return talk, far, slots, waiting
+
+
+def in_one_piece(connection: InprocConnection, *frames: tuple[Message, bytes]) -> None:
+    data = b"".join(pack(message, len(payload)) + payload for message, payload in frames)
+    assert connection._twin is not None
+    connection._twin._arrive(data)
+
+
+def test_two_answers_in_one_read_go_to_two_slots() -> None:
+    async def main() -> None:
+        talk, far, slots, waiting = await asked(2)
+        listening = asyncio.create_task(talk.run(beat_s=1, silence_s=10))
+        in_one_piece(far, (grant(1), b"AAAA"), (grant(2), b"BBBB"))
+        assert [answer.unit.id for answer in await asyncio.gather(*waiting)] == [1, 2]
+        assert slots == [b"AAAA", b"BBBB"]
+        listening.cancel()
+
+    run_virtual(main())
+
+
+def test_a_wait_before_a_grant_does_not_shift_the_slots() -> None:
+    async def main() -> None:
+        talk, far, slots, waiting = await asked(2)
+        listening = asyncio.create_task(talk.run(beat_s=1, silence_s=10))
+        in_one_piece(far, (Wait(ticket=1, reason="nothing", seconds=1), b""), (grant(2), b"BBBB"))
+        first, second = await asyncio.gather(*waiting)
+        assert (type(first), second.unit.id) == (Wait, 2)
+        assert slots == [bytes(4), b"BBBB"]
+        listening.cancel()
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        (grant(9), b"AAAA"),
+        (grant(1), b"AAA"),
+        (grant(1), b""),
+        (Wait(ticket=9, reason="", seconds=1), b""),
+        (Blob(hash=ChunkHash("0" * 64)), b"unasked"),
+        (Exchange(), b""),
+    ],
+)
+def test_what_was_not_asked_for_ends_the_conversation(frame: tuple[Message, bytes]) -> None:
+    async def main() -> None:
+        talk, far, _, waiting = await asked(1)
+        listening = asyncio.create_task(talk.run(beat_s=1, silence_s=10))
+        in_one_piece(far, frame)
+        with pytest.raises(FrameError):
+            await listening
+        with pytest.raises(PeerError):
+            await waiting[0]
+
+    run_virtual(main())
+
+
+def test_whoever_waits_when_the_job_ends_is_told() -> None:
+    async def main() -> None:
+        talk, far, _, waiting = await asked(1)
+        in_one_piece(far, (Finished(reason="done", samples=1, credit=2.0), b""))
+        assert (await talk.run(beat_s=1, silence_s=10)).reason == "done"
+        with pytest.raises(PeerError, match="over"):
+            await waiting[0]
+
+    run_virtual(main())
