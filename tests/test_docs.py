@@ -28,7 +28,7 @@ from crowdgrad.errors import CrowdgradError, tree
 from crowdgrad.host.api import create_app
 from crowdgrad.host.jobfile import KEYS, VOLUNTEER_KEYS
 from crowdgrad.host.status import MemberStatus, Point, Status
-from crowdgrad.net.framing import HEADER_BYTES, MAGIC
+from crowdgrad.net.framing import HEADER_BYTES, MAGIC, MAX_FIRST_BODY_BYTES
 from crowdgrad.net.messages import MAX_BODY_BYTES, MESSAGES, PROTOCOL
 from crowdgrad.planner.leases import Refusal
 from crowdgrad.recipes import RECIPES
@@ -141,6 +141,7 @@ def test_the_frame_is_documented_as_it_is():
     assert f"magic `{MAGIC.decode()}`" in text
     assert f"The protocol is {PROTOCOL[0]}.{PROTOCOL[1]}." in text
     assert f"| body | {MAX_BODY_BYTES >> 20} MiB |" in text
+    assert f"is admitted | {MAX_FIRST_BODY_BYTES >> 10} KiB |" in text
 
 
 @pytest.mark.parametrize("verdict", get_args(Refusal))
