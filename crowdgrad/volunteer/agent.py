@@ -50,6 +50,8 @@ from crowdgrad.volunteer.workshop import Workshop
 Connect = Callable[[str, int], Awaitable[Connection]]
 MAX_WAIT_S = 5.0
 LASTING_S = 10.0
+BLAMELESS = ("over", "already_done")
+"""Verdicts on updates that merely came too late."""
 MAX_FAILURES = 10
 """Units that may fail one after the other before we leave the job to others."""
 AFTER_FAILURE_S = 0.5
@@ -156,15 +158,14 @@ class Agent:
                 with contextlib.suppress(PeerError):
                     await conversation.connection.send(Leave(reason="the volunteer stopped"))
                 return self._outcome("stopped")
-            if not listening.done():  # the work failed: say why before going
-                why = one_line(str(_first_error(working.exception())))[:MAX_WORDS]
-                with contextlib.suppress(PeerError):
-                    await conversation.connection.send(Leave(reason=why))
-            for error in (t.exception() for t in (listening, working) if t.done()):
-                if error is not None:
-                    raise _first_error(error)
-            finished = await listening
-            return self._outcome(finished.reason, finished)
+            if listening.done():  # it is over, or the host has gone
+                finished = listening.result()
+                return self._outcome(finished.reason, finished)
+            error = _first_error(working.exception())
+            with contextlib.suppress(PeerError):  # say why before going
+                reason = one_line(str(error))[:MAX_WORDS]
+                await conversation.connection.send(Leave(reason=reason))
+            raise error
         finally:
             for task in tasks:
                 task.cancel()
@@ -233,7 +234,7 @@ class Agent:
         if verdict == "accepted":
             self.accepted += 1
             self.samples += update.samples
-        else:
+        elif verdict not in BLAMELESS:
             self.refused += 1
             refusal = UpdateRefused(f"The update of unit {update.unit} was not used: {verdict}.")
             self._say("trouble", str(refusal))
