@@ -50,10 +50,11 @@ def test_a_host_can_be_stopped_while_its_matchmaker_says_nothing(
     async def scenario() -> None:
         asked = asyncio.Event()
 
+        lines: list[asyncio.StreamWriter] = []
+
         async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            lines.append(writer)
             asked.set()
-            await reader.read()
-            writer.close()
 
         server = await asyncio.start_server(silent, "127.0.0.1", 0)
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
@@ -64,6 +65,9 @@ def test_a_host_can_be_stopped_while_its_matchmaker_says_nothing(
         stop.set()
         assert await asyncio.wait_for(hosting, 20) == "interrupted"
         server.close()
+        for writer in lines:
+            writer.transport.abort()
+        await asyncio.sleep(0)
 
     asyncio.run(scenario())
     assert list((tmp_path / "runs").iterdir()) == []
