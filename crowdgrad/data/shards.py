@@ -51,11 +51,6 @@ def decode_manifest(data: bytes | memoryview) -> Manifest:
         ) from error
 
 
-def manifest_hash(manifest: Manifest) -> ChunkHash:
-    """The sha256 of the encoded manifest, by which a job names its data."""
-    return content_hash(encode_manifest(manifest))
-
-
 def shard_arrays(
     manifest: Manifest, shard_number: int, buffer: bytes | bytearray | memoryview
 ) -> tuple[np.ndarray, ...]:

@@ -22,8 +22,6 @@ MAX_REQUEST_BYTES = 64 << 10
 """What the matchmaker reads at once, as a body or a message."""
 MAX_REPLY_BYTES = 1 << 20
 """What a client reads at once: a roster of a thousand members fits."""
-MAX_TOLD_MEMBERS = 400
-"""Members a host tells when it publishes again; their JSON stays below MAX_REQUEST_BYTES."""
 
 T = TypeVar("T")
 

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdgrad.domain.program import TensorSpec
-
-Vector = NDArray[np.float32]
+from crowdgrad.numerics.vectors import Vector
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,11 @@ The decoder trusts nothing: sizes are bounded before memory is taken, the domain
 
 from __future__ import annotations
 
-import hashlib
 import zlib
 from typing import Final
 
 import msgspec
 
-from crowdgrad.domain.data import ChunkHash
 from crowdgrad.domain.program import Program
 from crowdgrad.errors import DataMalformed, ProgramRefused
 
@@ -51,11 +49,6 @@ def decode(data: bytes) -> Program:
         raise DataMalformed(f"the program does not decode: {error}.", advice=_UPDATE) from error
     _check_sizes(program)
     return program
-
-
-def program_hash(data: bytes) -> ChunkHash:
-    """The name of an encoded program."""
-    return ChunkHash(hashlib.sha256(data).hexdigest())
 
 
 def _decompress(data: bytes) -> bytes:

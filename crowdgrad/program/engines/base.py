@@ -10,12 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
 from numpy.typing import NDArray
 
 from crowdgrad.domain.work import LocalSteps, Unit
+from crowdgrad.numerics.vectors import Vector
 
-Vector = NDArray[np.float32]
 Column = NDArray[Any]
 """One field of a batch, in its storage type, the batch dimension first, contiguous."""
 

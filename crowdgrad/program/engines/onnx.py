@@ -19,7 +19,8 @@ from crowdgrad.domain.program import Program, ProgramSpec
 from crowdgrad.errors import DataMalformed, ProgramError, ProgramRefused
 from crowdgrad.numerics import noise
 from crowdgrad.numerics.layout import Layout
-from crowdgrad.program.engines.base import Batch, UnitResult, UnitWork, Vector
+from crowdgrad.numerics.vectors import Vector
+from crowdgrad.program.engines.base import Batch, UnitResult, UnitWork
 
 _KEPT_BINDINGS: Final = 16
 
