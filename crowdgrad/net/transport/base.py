@@ -10,6 +10,7 @@ on.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Protocol, runtime_checkable
@@ -17,6 +18,8 @@ from typing import Protocol, runtime_checkable
 from crowdgrad.errors import ConnectionLost, PeerError
 from crowdgrad.net.framing import FrameReader, Sink, refuse_payload
 from crowdgrad.net.messages import Heartbeat, Message
+
+logger = logging.getLogger(__name__)
 
 Payload = bytes | bytearray | memoryview
 MAX_WAITING_FRAMES = 16
@@ -62,6 +65,19 @@ class Listener(Protocol):
 
 
 OnConnection = Callable[[Connection], Awaitable[None]]
+
+
+async def guarded(handler: OnConnection, connection: Connection) -> None:
+    """Run a conversation that a stranger began: whatever it meets ends it and nothing else."""
+    try:
+        await handler(connection)
+    except PeerError as error:
+        logger.info("%s: %s", connection.peer, error)
+    except Exception:
+        logger.exception("%s: the conversation failed", connection.peer)
+        connection.refuse(PeerError("Something went wrong here.", advice="Try again later."))
+    finally:
+        connection.close()
 
 
 class Inbox:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from crowdgrad.errors import PeerError, PortBusy, Unreachable
 from crowdgrad.net.framing import Sink, pack
 from crowdgrad.net.messages import MAX_BODY_BYTES, Message, problem
-from crowdgrad.net.transport.base import Inbox, OnConnection, Payload, lost
+from crowdgrad.net.transport.base import Inbox, OnConnection, Payload, guarded, lost
 
 Route = Callable[[Message], tuple[float, ...]]
 """The delays in seconds after which copies of a frame arrive: () loses it, (0, 1) doubles it."""
@@ -147,15 +147,7 @@ class InprocNetwork:
         if handler is None:
             raise Unreachable(f"Nobody answers at {host}:{port}.", advice="Is the host running?")
         near, far = pair(there=there, back=back)
-        task = asyncio.get_running_loop().create_task(self._serve(handler, far))
+        task = asyncio.get_running_loop().create_task(guarded(handler, far))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return near
-
-    async def _serve(self, handler: OnConnection, connection: InprocConnection) -> None:
-        try:
-            await handler(connection)
-        except PeerError as error:
-            connection.refuse(error)
-        finally:
-            connection.close()

@@ -6,7 +6,6 @@ uvloop where it is installed, plain asyncio otherwise; the code is the same.
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 from typing import cast
 
@@ -14,9 +13,7 @@ from crowdgrad.errors import PeerError, TurnedAway, Unreachable
 from crowdgrad.net.framing import Sink, pack
 from crowdgrad.net.messages import MAX_BODY_BYTES, Message, problem
 from crowdgrad.net.ports import bind
-from crowdgrad.net.transport.base import Connection, Inbox, OnConnection, Payload, lost
-
-logger = logging.getLogger(__name__)
+from crowdgrad.net.transport.base import Connection, Inbox, OnConnection, Payload, guarded, lost
 
 MAX_CONNECTIONS = 4096
 CLOSE_GRACE_S = 1.0
@@ -102,7 +99,7 @@ class TcpConnection(asyncio.BufferedProtocol):
         if sock is not None:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self._on_made is not None:
-            task = self._loop.create_task(_guarded(self._on_made, self))
+            task = self._loop.create_task(guarded(self._on_made, self))
             _TASKS.add(task)
             task.add_done_callback(_TASKS.discard)
 
@@ -151,18 +148,6 @@ class TcpConnection(asyncio.BufferedProtocol):
 
 
 _TASKS: set[asyncio.Task[None]] = set()
-
-
-async def _guarded(handler: OnConnection, connection: TcpConnection) -> None:
-    try:
-        await handler(connection)
-    except PeerError as error:
-        logger.info("%s: %s", connection.peer, error)
-    except Exception:
-        logger.exception("%s: the conversation failed", connection.peer)
-        connection.refuse(PeerError("Something went wrong here.", advice="Try again later."))
-    finally:
-        connection.close()
 
 
 class TcpListener:
