@@ -69,13 +69,16 @@ class Contribution:
     leased_at: dict[UnitId, float] = field(default_factory=dict)
     unit_s: float = 0.0
     """How long a unit usually takes it, from lease to update."""
+    failures: int = 0
     failures_in_a_row: int = 0
+    failed_units: set[UnitId] = field(default_factory=set)
     paused_until: float = 0.0
 
     def lease_s(self, least_s: float) -> float:
         return max(least_s, LEASE_FACTOR * self.unit_s)
 
     def failed(self, now: float) -> None:
+        self.failures += 1
         self.failures_in_a_row += 1
         if self.failures_in_a_row >= MAX_FAILURES_IN_A_ROW:
             self.failures_in_a_row = 0

@@ -138,15 +138,20 @@ class Training:
         held = self.book.holding(account.volunteer.id)
         if held > self.job.local.overlap:
             return f"you have {held} units already"
-        if now < account.paused_until:
+        if now < account.paused_until and not account.own:
             return f"your last {MAX_FAILURES_IN_A_ROW} units failed"
         return ""
 
     def give_back(self, now: float, account: Contribution, unit: UnitId, why: str) -> None:
         who = account.volunteer.id
         account.failed(now)
+        if account.own and account.units == 0 and account.failures >= MAX_FAILURES_IN_A_ROW:
+            self.fail(f"this machine's own worker cannot compute a single unit: {why}")
         if not is_evaluation(unit):
-            self.book.give_back(unit, who, why, failed=True)
+            # What fails twice on our own worker fails: it is the same arithmetic everywhere.
+            again = account.own and unit in account.failed_units
+            account.failed_units.add(unit)
+            self.book.give_back(unit, who, why, failed=True, decisive=again)
         elif self.evaluation.round is not None:  # only worker 0 can try again: no blame
             self.evaluation.round.book.give_back(unit, who, why, failed=False)
 
@@ -276,7 +281,7 @@ class Training:
             if over and aside and not self.ledger.total_updates:
                 self._end("failed", f"every unit failed: {aside[-1].story[-2]}")
             elif over:
-                but = f"; {len(aside)} units failed and were set aside" if aside else ""
+                but = f"; set aside because it failed: {len(aside)} of the units" if aside else ""
                 self._end("finished", reason + but)
         if self.phase == "validating" and self.evaluation.round is None and self._up_to_date():
             self.phase = "testing"

@@ -174,15 +174,26 @@ class LeaseBook:
             return None, "wrong_base"
         return entry, None
 
-    def give_back(self, unit: UnitId, volunteer: VolunteerId, why: str, *, failed: bool) -> None:
-        """The volunteer will not finish it; `failed` when the unit itself may be to blame."""
+    def give_back(
+        self,
+        unit: UnitId,
+        volunteer: VolunteerId,
+        why: str,
+        *,
+        failed: bool,
+        decisive: bool = False,
+    ) -> None:
+        """The volunteer will not finish it; `failed` when the unit itself may be to blame.
+
+        `decisive`: it certainly is, and nobody else need try.
+        """
         entry = self._open.get(unit)
         if entry is None or volunteer not in entry.leases:
             return
         if failed:
             entry.failed_on.add(volunteer)
         self._stop(entry, volunteer, why)
-        if len(entry.failed_on) >= MAX_FAILURES and entry.state != "set_aside":
+        if decisive or len(entry.failed_on) >= MAX_FAILURES:
             self._set_aside(entry, f"failed on {len(entry.failed_on)} volunteers")
 
     def leave(self, volunteer: VolunteerId, why: str) -> list[UnitId]:

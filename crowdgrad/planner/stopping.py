@@ -10,7 +10,8 @@ def should_stop(
 ) -> tuple[bool, str]:
     """Whether training ends now, and why (or what it waits for)."""
     if all_done:
-        return True, f"all {rule.epochs} epochs are done"
+        done = "the epoch is done" if rule.epochs == 1 else f"all {rule.epochs} epochs are done"
+        return True, done
     if rule.target is not None and metric is not None and metric >= rule.target:
         return True, f"the target of {rule.target:g} is reached ({metric:.4f})"
     if rule.minutes is not None and elapsed_s >= 60 * rule.minutes:

@@ -285,6 +285,37 @@ async def test_a_job_whose_every_unit_fails_has_failed() -> None:
 
 
 @asynchronous
+async def test_a_host_whose_own_worker_computes_nothing_says_why_at_once() -> None:
+    training = small.training(the_job=small.job(epochs=50))
+    own = training.join(0.0, small.volunteer("own"), own=True)
+    for _ in range(MAX_FAILURES_IN_A_ROW):
+        unit, _ = leased(training, own)
+        training.give_back(0.0, own, unit.id, "label 12 of 10 classes")
+    assert training.ending is not None
+    assert training.ending.state == "failed"
+    assert "label 12 of 10 classes" in training.ending.reason
+
+
+@asynchronous
+async def test_one_bad_unit_is_set_aside_although_nobody_else_is_here() -> None:
+    data, _ = small.manifest(validation=False, test=False)
+    training = small.training(data=data, the_job=small.job(epochs=1, of=data))
+    own = training.join(0.0, small.volunteer("own"), own=True)
+    while training.phase == "training":
+        unit, base = leased(training, own)
+        if unit.first_batch == 2:
+            training.give_back(0.0, own, unit.id, "a label out of range")
+        else:
+            await training.take(0.0, own, updated(unit, base), ONES.copy())
+        await training.tick(1.0)
+    assert training.ending is not None
+    assert (
+        training.ending.reason == "the epoch is done; set aside because it failed: 1 of the units"
+    )
+    assert training.book.done_units == small.TRAIN_BATCHES - 1
+
+
+@asynchronous
 async def test_a_metric_that_is_no_number_is_never_best_and_ends_nothing() -> None:
     training = small.training(the_job=small.job(epochs=50))
     own = training.join(0.0, small.volunteer("own"), own=True)
