@@ -46,7 +46,12 @@ def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'crowdgrad' has no attribute {name!r}")
     module, attribute = _HOMES[name]
-    value = getattr(importlib.import_module(module), attribute)
+    try:
+        value = getattr(importlib.import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        from crowdgrad.errors import missing_module
+
+        raise (missing_module(error) or error) from error
     globals()[name] = value
     return value
 

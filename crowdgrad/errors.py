@@ -100,6 +100,21 @@ class MissingExtra(MachineError):
     code = "CG204"
 
 
+HOST_MODULES = ("torch", "onnx", "onnxscript", "safetensors", "sklearn")
+"""What only a host installs."""
+
+
+def missing_module(error: ModuleNotFoundError) -> MissingExtra | None:
+    """What to tell somebody whose installation lacks a host's modules; None for others."""
+    name = (error.name or "").partition(".")[0]
+    if name not in HOST_MODULES:
+        return None
+    return MissingExtra(
+        f"This needs {name}, which only a host installs.",
+        advice="In a clone of the project: pip install -c constraints.txt '.[host]'.",
+    )
+
+
 class ChildDied(MachineError):
     code = "CG205"
 

@@ -48,12 +48,14 @@ def stop_requests() -> Generator[asyncio.Event, None, None]:
 
 
 def interrupt_on_sigterm() -> None:
-    """Let SIGTERM end a command as Ctrl-C does: what was begun is cleaned up on the way out."""
+    """Let SIGTERM, or a terminal that closes, end a command as Ctrl-C does: cleaning up."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, interrupt)
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
+        signal.signal(signal.SIGHUP, interrupt)  # not where nohup asked us to ignore it
 
 
 def tie_to_stdin() -> None:

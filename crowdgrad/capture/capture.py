@@ -81,6 +81,19 @@ def capture(
     )
 
 
+def classes_of(task: Task) -> int | None:
+    """How many classes a classification has, from the model's output; None for anything else."""
+    with untouched(task.model), torch.no_grad():
+        task.model.eval()
+        try:
+            output = task.model(*task.inputs)
+        except Exception:  # the user's own code; `capture` runs it again and says what is wrong
+            return None
+    if isinstance(output, Tensor) and "accuracy" in resolve_metrics(task, output):
+        return int(output.shape[1])
+    return None
+
+
 def _try(task: Task) -> tuple[dict[str, Metric], int]:
     """Run the task once as it is; returns its metrics and how many tensors the model returns."""
     task.model.train()

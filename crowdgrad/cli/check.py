@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from crowdgrad.cli.output import JSON_HELP, write_json
-from crowdgrad.errors import ProgramError, TaskError
+from crowdgrad.errors import ProgramError, UserError
 
 TEXT = """\
 Capture a task as a gradient program and compare it with PyTorch's own gradients, without publishing
@@ -15,6 +15,10 @@ anything. Names a cg.Task, or a function that returns one:
   crowdgrad check model:task            task in model.py in this folder
   crowdgrad check model:task --json -   the same for a script
 """
+
+MEASURED = ("max_gradient_error", "parameters", "bytes_per_update", "program_bytes",
+            "work_per_sample", "noise_inputs")  # fmt: skip
+LISTS: dict[str, list[str]] = {"operators": [], "metrics": []}
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -41,10 +45,12 @@ def run(args: argparse.Namespace) -> int:
         task = load_task(args.target, Path.cwd())
         with console.status("Capturing") as spinner:
             captured = capture(task, None, lambda text: spinner.update(text.capitalize()))
-    except (ProgramError, TaskError) as error:
-        write_json(args.json, {"travels": False, "reason": str(error), "code": error.code,
-                               "max_gradient_error": None, "parameters": None,
-                               "bytes_per_update": None, "operators": []})  # fmt: skip
+    except (ProgramError, UserError) as error:
+        nothing = dict.fromkeys(MEASURED)
+        write_json(
+            args.json,
+            {"travels": False, "reason": str(error), "code": error.code, **nothing, **LISTS},
+        )
         if args.json == "-":
             return 1
         raise

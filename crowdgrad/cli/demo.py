@@ -16,6 +16,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -92,6 +93,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(args: argparse.Namespace) -> int:
     from rich.console import Console
 
+    import_module("torch")  # the host will need it: better said before anything is fetched
     console = Console(stderr=args.json == "-")
     data = _choose_data(args, console)
     with tempfile.TemporaryDirectory(prefix="crowdgrad-demo-") as folder:
@@ -105,6 +107,8 @@ def run(args: argparse.Namespace) -> int:
             raise
         finally:
             end_all(stage.children)
+            if (Path(stage.run_folder) / "model.safetensors").exists():
+                console.print(f"What was trained is in {stage.run_folder}", soft_wrap=True)
     return _finish(args, console, stage.run_folder)
 
 

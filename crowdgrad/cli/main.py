@@ -11,10 +11,11 @@ import logging
 import signal
 import sys
 from collections.abc import Sequence
+from typing import TextIO
 
 from crowdgrad import __version__
 from crowdgrad.cli import bench, check, data, demo, host, matchmaker, settings, work
-from crowdgrad.errors import CrowdgradError
+from crowdgrad.errors import CrowdgradError, missing_module
 from crowdgrad.process import interrupt_on_sigterm, tie_to_stdin
 
 COMMANDS = (host, work, matchmaker, check, data, demo, bench, settings)
@@ -44,6 +45,18 @@ def parser() -> argparse.ArgumentParser:
     return root
 
 
+class _CurrentStderr(logging.StreamHandler[TextIO]):
+    """Writes to what standard error is now: a live display catches it and stays in one piece."""
+
+    @property
+    def stream(self) -> TextIO:
+        return sys.stderr
+
+    @stream.setter
+    def stream(self, value: TextIO) -> None:
+        return
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     root = parser()
     args = root.parse_args(argv)
@@ -53,6 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(
         level=logging.INFO if args.verbose else logging.WARNING,
         format="%(asctime)s %(name)s: %(message)s",
+        handlers=[_CurrentStderr()],
     )
     interrupt_on_sigterm()
     if getattr(args, "tied", False):
@@ -61,6 +75,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(args.run(args))
     except CrowdgradError as error:
         print(f"crowdgrad: {error}", file=sys.stderr)
+        return 1
+    except ModuleNotFoundError as error:
+        missing = missing_module(error)
+        if missing is None:
+            raise
+        print(f"crowdgrad: {missing}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("crowdgrad: stopped.", file=sys.stderr)

@@ -64,4 +64,5 @@ def run(args: Namespace) -> int:
         write_json(args.json, {"address": address, "url": f"http://{address}", "pid": os.getpid()})
 
     run_async(serve(host=args.host, port=args.port, started=started))
+    print("Stopped.", file=sys.stderr)
     return 0

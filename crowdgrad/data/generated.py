@@ -22,7 +22,7 @@ def digits() -> DataSet:
     except ImportError as error:
         raise MissingExtra(
             "the digits come with scikit-learn, which is not installed.",
-            advice="Install it with: pip install 'crowdgrad[host]'.",
+            advice="In a clone of the project: pip install -c constraints.txt '.[host]'.",
         ) from error
     bunch = load_digits()
     dataset = from_arrays(

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 from crowdgrad.data.dataset import DataSet, split_off
+from crowdgrad.data.inspect import check_classes, check_finite
 from crowdgrad.data.sharding import cut
 from crowdgrad.data.shards import content_hash, encode_manifest
 from crowdgrad.domain.data import ChunkHash, Manifest, Split
@@ -81,11 +82,21 @@ def prepare(plan: JobPlan, progress: Progress = lambda text: None) -> Prepared:
     from crowdgrad.capture.capture import capture  # PyTorch: only a host that captures pays for it
 
     data = _with_validation(plan)
+    progress("Looking at the data")
+    check_finite(data)
+    classes = _classes(plan, data)
+    if classes is not None:
+        check_classes(data, classes)
     progress("Cutting the data into shards")
     local = plan.recipe.local()
     manifest, chunks = cut(data, seed=plan.seed, batch_size=local.batch_size)
     some = [column[:GATE_RECORDS] for column in data.splits["train"]]
     captured = capture(plan.task, data.fields, progress, some)
+    if plan.stop.target is not None and not captured.program.spec.metrics:
+        raise JobFileError(
+            "There is a target but no metric to reach it.",
+            advice="Give the task metrics={...}, or stop by epochs or minutes.",
+        )
     program_bytes, manifest_bytes = encode(captured.program), encode_manifest(manifest)
     blobs = dict(chunks)
     program_hash, manifest_hash = content_hash(program_bytes), content_hash(manifest_bytes)
@@ -117,6 +128,15 @@ def prepare(plan: JobPlan, progress: Progress = lambda text: None) -> Prepared:
         max_gradient_error=captured.max_gradient_error,
         note=data.note,
     )
+
+
+def _classes(plan: JobPlan, data: DataSet) -> int | None:
+    """How many classes the model tells apart, where example and data agree that it does."""
+    from crowdgrad.capture.capture import classes_of
+
+    if len(data.fields) != len(plan.task.example) or data.fields[-1].shape != ():
+        return None  # `capture` says what does not fit
+    return classes_of(plan.task)
 
 
 def new_id(title: str) -> JobId:

@@ -102,9 +102,10 @@ def load_object(target: str, folder: Path, wanted: type[T]) -> T:
             advice=f"It is looked for in {where} and where Python finds modules.",
         ) from error
     if not isinstance(found, wanted):
+        name = {"JobPlan": "cg.Job", "Task": "cg.Task"}[wanted.__name__]
         raise TargetError(
-            f"{target} is a {type(found).__name__}, not a {wanted.__name__}.",
-            advice=f"Name a {wanted.__name__}, or a function that returns one.",
+            f"{target} is a {type(found).__name__}, not a {name}.",
+            advice=f"Name a {name}, or a function that returns one.",
         )
     return found
 

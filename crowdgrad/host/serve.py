@@ -193,7 +193,7 @@ class Run:
         stack.push_async_callback(listener.close)
         api = HttpServer(
             create_app(self.status),
-            bind("127.0.0.1", options.http_port),
+            bind("127.0.0.1", options.http_port, "--http-port"),
             max_message_bytes=MAX_HTTP_MESSAGE,
         )
         await api.start()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import warnings
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,6 +93,8 @@ def train(
         return await here.to_the_end(stop, watch=watch or (lambda status: None))
 
     outcome = _in_a_thread(run)
+    if outcome.state == "failed":
+        warnings.warn(f"training failed: {outcome.status.reason}", RuntimeWarning, stacklevel=2)
     from crowdgrad.capture.weights import with_parameters
 
     return Result(

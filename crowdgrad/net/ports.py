@@ -11,8 +11,8 @@ from crowdgrad.errors import PortBusy, SettingError
 BACKLOG = 2048
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """Take the port. Raises PortBusy or SettingError."""
+def bind(host: str, port: int, option: str = "--port") -> socket.socket:
+    """Take the port that `option` asked for. Raises PortBusy or SettingError."""
     if not 0 <= port < 1 << 16:  # the resolver would quietly take it modulo 65536
         raise SettingError(f"{port} is not a port.", advice="Ports go from 0 to 65535.")
     try:
@@ -31,16 +31,16 @@ def bind(host: str, port: int) -> socket.socket:
         listening.listen(BACKLOG)  # two sockets can be bound to one port; only one can listen
     except OSError as error:
         listening.close()
-        raise _explain(error, host, port) from None
+        raise _explain(error, host, port, option) from None
     return listening
 
 
-def _explain(error: OSError, host: str, port: int) -> PortBusy | SettingError:
+def _explain(error: OSError, host: str, port: int, option: str) -> PortBusy | SettingError:
     """What a failed bind means for the person who asked for the port."""
     if error.errno == errno.EADDRINUSE:
         return PortBusy(
             f"Somebody else listens on {host}:{port}.",
-            advice="Choose another with --port, or 0 for any free one.",
+            advice=f"Choose another with {option}, or 0 for any free one.",
         )
     return SettingError(
         f"Cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}.",

@@ -64,7 +64,7 @@ class Outcome:
 
     reason: str
     left: bool
-    """We went, at somebody's wish; otherwise the host said that the job is over."""
+    """We went, at somebody's wish; otherwise the job is over, or its host stayed away."""
     samples: int
     credit: float | None
     """As the host counts it; None where we left before it said so."""
@@ -120,9 +120,13 @@ class Agent:
                     now = time.monotonic()
                     if now - began > LASTING_S:  # it was a real connection: begin anew
                         attempt, last_contact = 0, now
-                    if self._workshop is None or now - last_contact > self._reconnect_s:
+                    if self._workshop is None:
                         raise
-                    pause = delay_s(attempt, self._random01())
+                    left_s = last_contact + self._reconnect_s - now
+                    if left_s <= 0:
+                        away = f"the host has been away for {now - last_contact:.0f} s"
+                        return self._outcome(away, left=False)
+                    pause = min(delay_s(attempt, self._random01()), left_s)
                     attempt += 1
                     self._say("trouble", f"{error.message} Trying again in {pause:.1f} s.")
                     if await self._left_within(pause):
@@ -258,10 +262,12 @@ class Agent:
 
         return report
 
-    def _outcome(self, reason: str, finished: Finished | None = None) -> Outcome:
+    def _outcome(
+        self, reason: str, finished: Finished | None = None, *, left: bool = True
+    ) -> Outcome:
         return Outcome(
             reason=reason,
-            left=finished is None,
+            left=left and finished is None,
             samples=finished.samples if finished else self.samples,
             credit=finished.credit if finished else None,
         )

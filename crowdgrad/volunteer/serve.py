@@ -144,3 +144,5 @@ async def _until_stopped(
             task.result()
     finally:
         stopping.cancel()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.integration.conftest import ours
@@ -73,6 +74,34 @@ def test_a_bad_job_file_is_one_line_that_says_what_to_do(
     assert line.startswith(f"crowdgrad: [{code}]")
     assert says in line
     assert not (tmp_path / "runs").exists()
+
+
+def test_labels_the_model_does_not_have_are_named_before_anything_starts(tmp_path: Path) -> None:
+    x, y = np.zeros((50, 8, 8), np.uint8), np.arange(50) % 10
+    y[33] = 12
+    np.savez(tmp_path / "mine.npz", x=x, y=y)
+    (tmp_path / "job.toml").write_text(JOB.replace('"digits"\n[recipe]', '"mine.npz"\n[recipe]'))
+    done = crowdgrad("host", "job.toml", "--home", str(tmp_path), cwd=tmp_path)
+    assert done.returncode == 1
+    (line,) = done.stderr.strip().splitlines()
+    assert "[CG403]" in line
+    assert "is 12; the model has the classes 0 to 9" in line
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_volunteers_install_says_what_a_host_needs(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "from crowdgrad.cli.main import main\n"
+        "sys.exit(main(sys.argv[1:]))"
+    )
+    for command in (["check", "m:o"], ["demo", "--quick"]):
+        done = subprocess.run(
+            [sys.executable, "-c", code, *command], cwd=tmp_path, capture_output=True, text=True
+        )
+        assert done.returncode == 1
+        (line,) = done.stderr.strip().splitlines()
+        assert "[CG204] This needs torch" in line
 
 
 def test_a_model_that_cannot_be_captured(tmp_path: Path) -> None:

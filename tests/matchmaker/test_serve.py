@@ -26,7 +26,7 @@ def test_it_ends_politely_with_people_in_it(tmp_path: Path, how: signal.Signals)
                 while host.connected or match.presence.connected:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
             assert out == f"The matchmaker listens on {matchmaker.url}\n"
-            assert err == ""
+            assert err == "Stopped.\n"
             await match.presence.close()
             await host.close()
 
