@@ -27,6 +27,7 @@ import importlib
 import inspect
 import sys
 import tomllib
+import traceback
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -83,7 +84,7 @@ def load_object(target: str, folder: Path, wanted: type[T]) -> T:
     `folder` is looked into first.
     """
     module_name, colon, name = target.partition(":")
-    if not colon or not module_name or not name:
+    if not colon or not module_name or not name or module_name.endswith(".py"):
         raise TargetError(
             f"{target!r} is not module:object.",
             advice="Write e.g. model:task for task in model.py.",
@@ -96,9 +97,11 @@ def load_object(target: str, folder: Path, wanted: type[T]) -> T:
             found = found()
     except CrowdgradError:
         raise
-    except Exception as error:
+    except Exception as error:  # the user's own code: whatever it raises is the answer
+        at = traceback.extract_tb(error.__traceback__)[-1]
         raise TargetError(
-            f"{target} cannot be had: {type(error).__name__}: {error}.",
+            f"{target} cannot be had: {type(error).__name__}: {error} "
+            f"({Path(at.filename).name}, line {at.lineno}).",
             advice=f"It is looked for in {where} and where Python finds modules.",
         ) from error
     if not isinstance(found, wanted):

@@ -41,7 +41,7 @@ th:first-child,td:first-child,th.l,td.l{text-align:left}td.l{white-space:normal;
 .bar{display:inline-block;width:110px;height:8px;border-radius:4px;background:var(--edge);
 overflow:hidden;vertical-align:middle;margin-right:8px}
 .bar i{display:block;height:100%;background:var(--a)}
-.empty{color:var(--dim)}footer{color:var(--dim);font-size:13px}code{font-size:13px}
+.pc{display:inline-block;min-width:58px}.empty{color:var(--dim)}footer{color:var(--dim);font-size:13px}code{font-size:13px}
 """
 
 
@@ -119,10 +119,12 @@ def _charts(status: Status, history: Sequence[Scores]) -> str:
 def _members(members: Sequence[MemberStatus]) -> str:
     rows = []
     for member in members:
+        percent = f"{100 * member.share:.1f} %"
         bar = f'<span class="bar"><i style="width:{100 * member.share:.1f}%"></i></span>'
         rows.append(
             f"<tr><td>{member.position}. {escape(member.name)}</td>"
-            f"<td>{bar}{100 * member.share:.1f} %</td><td>{member.samples:,}</td>"
+            f'<td>{bar}<span class="pc">{percent}</span></td>'
+            f"<td>{member.samples:,}</td>"
             f"<td>{member.units:,}</td><td>{_short(member.credit)}FLOP</td>"
             f"<td>{member.mean_staleness:.1f}</td><td>{member.refused}</td>"
             f'<td class="l">{escape(member.state)}</td></tr>'

@@ -46,7 +46,10 @@ async def hear(connection: Connection, timeout_s: float = HANDSHAKE_S) -> Messag
         async with asyncio.timeout(timeout_s):
             return (await connection.receive())[0]
     except TimeoutError:
-        error = ConnectionLost(f"{connection.peer} said nothing for {timeout_s:g} s.")
+        error = ConnectionLost(
+            f"{connection.peer} said nothing for {timeout_s:g} s.",
+            advice="Does a crowdgrad host listen there?",
+        )
         connection.close(error)
         raise error from None
 
