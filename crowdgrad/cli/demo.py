@@ -103,12 +103,13 @@ def run(args: argparse.Namespace) -> int:
             stage.follow()
             stage.wait_for_host()
         except BaseException:
-            stage.console.print("Stopping everything.")
-            raise
-        finally:
+            console.print("Stopping everything.")
             end_all(stage.children)
             if (Path(stage.run_folder) / "model.safetensors").exists():
                 console.print(f"What was trained is in {stage.run_folder}", soft_wrap=True)
+            raise
+        finally:
+            end_all(stage.children)
     return _finish(args, console, stage.run_folder)
 
 
