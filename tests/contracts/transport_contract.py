@@ -56,6 +56,12 @@ def fresh_memory(message: Message, length: int) -> memoryview:
     return memoryview(bytearray(length))
 
 
+async def speak(near: Connection) -> None:
+    """Send more than anybody takes, until it ends."""
+    while True:
+        await near.send(Exchange(), bytes(1 << 20))
+
+
 class TransportContract(ABC):
     host = "127.0.0.1"
     large_bytes = 1 << 20
@@ -336,10 +342,6 @@ class TransportContract(ABC):
         self.run(main())
 
     def test_refusing_while_we_do_not_read_is_heard_by_a_sender_that_waits(self) -> None:
-        async def speak(near: Connection) -> None:
-            while True:
-                await near.send(Exchange(), bytes(1 << 20))
-
         async def main() -> None:
             async with self.linked() as (near, far):
                 far.set_sink(fresh_memory)
@@ -401,10 +403,6 @@ class TransportContract(ABC):
         self.run(main())
 
     def test_closing_wakes_a_sender_that_waits(self) -> None:
-        async def speak(near: Connection) -> None:
-            while True:
-                await near.send(Exchange(), bytes(1 << 20))
-
         async def main() -> None:
             async with self.linked() as (near, far):
                 far.set_sink(fresh_memory)

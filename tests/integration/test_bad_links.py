@@ -11,8 +11,8 @@ import pytest
 from crowdgrad.domain.job import StoppingRule
 from crowdgrad.errors import TurnedAway
 from crowdgrad.host.job import Prepared
-from crowdgrad.net.identity import guest
-from crowdgrad.net.messages import Exchange
+from crowdgrad.net.identity import Identity, guest
+from crowdgrad.net.messages import Get
 from crowdgrad.net.transport import tcp
 from crowdgrad.settings import Settings
 from crowdgrad.volunteer.conversation import Conversation
@@ -99,21 +99,29 @@ def test_a_volunteer_comes_back_over_a_bad_link(
     asyncio.run(scenario())
 
 
+async def join(stage: Stage, name: str, key: Identity) -> Conversation:
+    """A volunteer in this process, joined and nothing more."""
+    assert stage.here is not None
+    host, port = stage.here.address.split(":")
+    talk = Conversation(await tcp.connect(host, int(port)))
+    await talk.join(describe(key, name), key)
+    return talk
+
+
 def test_one_who_does_not_read_holds_up_nobody_else(
     digits: Prepared, settings: Settings, tmp_path: Path
 ) -> None:
+    largest = max(digits.blobs, key=lambda name: len(digits.blobs[name]))
+    wanted = 64 << 20  # far more than two sockets hold
+
     async def scenario() -> None:
         endless = job_with(digits, stop=StoppingRule(epochs=100_000))
         async with Stage(endless, settings, tmp_path) as stage:
-            assert stage.here is not None
-            host, port = stage.here.address.split(":")
-            key = guest()
-            deaf = Conversation(await tcp.connect(host, int(port)))
-            await deaf.join(describe(key, "deaf"), key)
+            deaf = await join(stage, "deaf", guest())
             assert isinstance(deaf.connection, tcp.TcpConnection)
             deaf.connection._pause_reading()
-            for _ in range(300):  # more parameters than the sockets hold, and nobody takes them
-                await deaf.connection.send(Exchange())
+            for _ in range(wanted // len(digits.blobs[largest])):
+                await deaf.connection.send(Get(hash=largest))
             stage.volunteer("ada")
             await stage.until("ada works", lambda: stage.units_of("ada") > 3)
             deaf.connection.close()
@@ -127,12 +135,9 @@ def test_the_same_key_twice_is_told_so(
     async def scenario() -> None:
         endless = job_with(digits, stop=StoppingRule(epochs=100_000))
         async with Stage(endless, settings, tmp_path) as stage:
-            assert stage.here is not None
-            host, port = stage.here.address.split(":")
             key = guest()
-            first, second = [Conversation(await tcp.connect(host, int(port))) for _ in range(2)]
-            await first.join(describe(key, "twin"), key)
-            await second.join(describe(key, "twin"), key)
+            first = await join(stage, "twin", key)
+            second = await join(stage, "twin", key)
             with pytest.raises(TurnedAway, match="same key"):
                 await first.run(beat_s=0.5, silence_s=3.0)
             assert [m.name for m in stage.status.members].count("twin") == 1

@@ -137,7 +137,11 @@ def test_worker_zero_is_replaced(digits: Prepared, settings: Settings, tmp_path:
             stage.stop.set()
             return await stage.outcome()
 
-    counted_once(asyncio.run(scenario()))
+    outcome = asyncio.run(scenario())
+    counted_once(outcome)
+    own = [member for member in outcome.status.members if member.position == 0]
+    assert [member.connected for member in own].count(True) == 1
+    assert len({member.id for member in own}) == 2, "the second is another process with its own key"
 
 
 def _name(pid: int) -> str:

@@ -103,6 +103,8 @@ def test_a_problem_for_somebody_who_has_gone_is_nobodys_problem() -> None:
         await near.wait_closed()
         await far.wait_closed()
         await say_problem(far, TurnedAway("Too late."))
+        with pytest.raises(ConnectionLost, match="other side"):  # still what ended it
+            await far.receive()
 
     run_virtual(main())
 
