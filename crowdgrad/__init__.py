@@ -23,18 +23,36 @@ if TYPE_CHECKING:
     from crowdgrad.host.train import Result as Result
     from crowdgrad.host.train import load_data as load_data
     from crowdgrad.host.train import train as train
+    from crowdgrad.numerics import rules as rules
+    from crowdgrad.numerics.schedules import Schedule as Schedule
     from crowdgrad.recipes.async_sgd import AsyncSGD as AsyncSGD
+    from crowdgrad.recipes.averaging import WeightAveraging as WeightAveraging
+    from crowdgrad.recipes.base import Growth as Growth
+    from crowdgrad.recipes.base import Penalty as Penalty
+    from crowdgrad.recipes.crowd import Crowd as Crowd
+    from crowdgrad.recipes.dc_asgd import DCASGD as DCASGD
+    from crowdgrad.recipes.downpour import Downpour as Downpour
+    from crowdgrad.recipes.synchronous import Synchronous as Synchronous
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "AsyncSGD": ("crowdgrad.recipes.async_sgd", "AsyncSGD"),
+    "Crowd": ("crowdgrad.recipes.crowd", "Crowd"),
     "CrowdgradError": ("crowdgrad.errors", "CrowdgradError"),
+    "DCASGD": ("crowdgrad.recipes.dc_asgd", "DCASGD"),
     "DataSet": ("crowdgrad.data.dataset", "DataSet"),
+    "Downpour": ("crowdgrad.recipes.downpour", "Downpour"),
+    "Growth": ("crowdgrad.recipes.base", "Growth"),
     "Job": ("crowdgrad.host.job", "JobPlan"),
+    "Penalty": ("crowdgrad.recipes.base", "Penalty"),
     "Result": ("crowdgrad.host.train", "Result"),
+    "Schedule": ("crowdgrad.numerics.schedules", "Schedule"),
+    "Synchronous": ("crowdgrad.recipes.synchronous", "Synchronous"),
     "Task": ("crowdgrad.capture.task", "Task"),
+    "WeightAveraging": ("crowdgrad.recipes.averaging", "WeightAveraging"),
     "accuracy": ("crowdgrad.capture.task", "accuracy"),
+    "rules": ("crowdgrad.numerics.rules", ""),
     "load_data": ("crowdgrad.host.train", "load_data"),
     "train": ("crowdgrad.host.train", "train"),
 }
@@ -47,7 +65,8 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'crowdgrad' has no attribute {name!r}")
     module, attribute = _HOMES[name]
     try:
-        value = getattr(importlib.import_module(module), attribute)
+        home = importlib.import_module(module)
+        value = getattr(home, attribute) if attribute else home
     except ModuleNotFoundError as error:
         from crowdgrad.errors import missing_module
 

@@ -15,8 +15,9 @@ import tempfile
 import tomllib
 from collections.abc import Iterator
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
@@ -28,11 +29,15 @@ from crowdgrad.errors import CrowdgradError, tree
 from crowdgrad.host.api import create_app
 from crowdgrad.host.jobfile import KEYS, VOLUNTEER_KEYS
 from crowdgrad.host.status import MemberStatus, Point, Status
+from crowdgrad.host.training import IGNORED, MAX_SETBACKS
 from crowdgrad.net.framing import HEADER_BYTES, MAGIC, MAX_FIRST_BODY_BYTES
 from crowdgrad.net.messages import MAX_BODY_BYTES, MESSAGES, PROTOCOL
+from crowdgrad.numerics.rules import OPTIMISERS, RULES
 from crowdgrad.planner.leases import Refusal
-from crowdgrad.recipes import RECIPES
+from crowdgrad.recipes import DEFAULT, RECIPES, from_table
+from crowdgrad.recipes.describe import describe
 from crowdgrad.settings import ENVIRONMENT_PREFIX, Settings
+from crowdgrad.volunteer import talk
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -41,6 +46,7 @@ PAGES = {
     "work": "volunteer.md",
     "matchmaker": "matchmaker.md",
     "check": "host.md",
+    "recipes": "recipes.md",
     "data": "data.md",
     "demo": "index.md",
     "bench": "index.md",
@@ -64,6 +70,22 @@ def row_with(text: str, *cells: str) -> str:
     return found[0]
 
 
+def section(text: str, heading: str) -> str:
+    """What stands under a heading, up to the next of its level or above."""
+    level = heading.partition(" ")[0]
+    _, found, rest = text.partition(f"\n{heading}\n")
+    assert found, f"there is no {heading}"
+    return re.split(rf"\n#{{1,{len(level)}}} ", rest)[0]
+
+
+def cells(row: str) -> list[str]:
+    return [cell.strip() for cell in row.strip("|").split("|")]
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+
+
 def committed() -> list[Path]:
     """Every file git knows, and every new one it does not ignore."""
     names = subprocess.run(
@@ -80,7 +102,7 @@ def pages() -> list[Path]:
     return [file for file in committed() if file.suffix == ".md"]
 
 
-# -- settings, errors, recipes, job files -----------------------------------------------------
+# -- settings, errors, job files --------------------------------------------------------------
 
 
 @pytest.mark.parametrize("setting", fields(Settings), ids=lambda field: field.name)
@@ -117,12 +139,124 @@ def test_every_key_of_a_job_file_has_a_row(key):
     row_with(doc("job-files.md"), f"| `{key}` |")
 
 
+def test_the_job_file_on_its_page_is_sound():
+    (text,) = blocks(doc("job-files.md"), "toml")
+    table = tomllib.loads(text)
+    assert set(table) == set(KEYS), "it shows every key"
+    assert set(table["volunteers"]) == set(VOLUNTEER_KEYS)
+    assert StoppingRule(**table["stop"])
+    recipe = recipe_of(table)
+    assert recipe != type(recipe)(), "it shows how hyperparameters are changed"
+    assert any(isinstance(value, dict) for value in table["recipe"].values()), "nested ones too"
+
+
+def recipe_of(table: dict[str, Any]) -> object:
+    recipe = dict(table["recipe"])
+    return from_table(recipe.pop("name"), recipe)
+
+
+# -- recipes ----------------------------------------------------------------------------------
+
+PARTS = {info.name: info.part for kind in RECIPES.values() for info in describe(kind) if info.part}
+
+
+@cache
+def shared_fields() -> dict[str, tuple[str, set[str]]]:
+    """Of the table of fields that several recipes have: field → default, which recipes."""
+    found = {}
+    for row in rows(section(doc("recipes.md"), "## Fields of several recipes")):
+        if len(cells(row)) == 4 and cells(row)[0].startswith("`"):
+            name, default, where, _ = cells(row)
+            named = set(re.findall(r"`(\w+)`", where))
+            assert named <= set(RECIPES), row
+            found[name.strip("`")] = default, set(RECIPES) - named if "all" in where else named
+    return found
+
+
+def own_fields(name: str) -> dict[str, str]:
+    """Of a recipe's own table: field → default."""
+    here = [cells(row) for row in rows(section(doc("recipes.md"), f"### `{name}`"))]
+    return {row[0].strip("`"): row[1] for row in here if row[0].startswith("`")}
+
+
 @pytest.mark.parametrize("name", RECIPES)
-def test_every_recipe_and_its_fields_are_documented(name):
-    text = doc("job-files.md")
-    assert f"**`{name}`**" in text
-    for field in fields(RECIPES[name]):
-        row_with(text, f"| `{field.name}` | `{field.default}` |")
+def test_every_field_of_a_recipe_has_a_row_with_its_default(name):
+    documented = {f: default for f, (default, names) in shared_fields().items() if name in names}
+    twice = documented.keys() & own_fields(name).keys()
+    assert not twice, "in its own table or in that of several recipes, not in both"
+    documented |= own_fields(name)
+    wanted = {
+        info.name: "a table" if info.part else f"`{info.default_text}`"
+        for info in describe(RECIPES[name])
+    }
+    assert documented == wanted
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_says_what_it_does_and_when_to_choose_it(name):
+    kind, text = RECIPES[name], section(doc("recipes.md"), "## Which one")
+    row = row_with(text, f"| [`{name}`](#{name})", f"| {kind.sentence} |", f"| {kind.when} |")
+    assert ("(the default)" in row) == (name == DEFAULT)
+    equation = [line for line in section(doc("recipes.md"), f"### `{name}`").splitlines()
+                if line.startswith("    ") and "←" in line]  # fmt: skip
+    assert equation
+    row_with(doc("python.md"), f"| **`cg.{kind.__name__}`** |")
+    assert f"`{name}`" in section(doc("job-files.md"), "## `[recipe]`")
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_every_part_of_recipes_has_a_table_with_its_defaults(name):
+    text = doc("recipes.md")
+    assert f"`[recipe.{name}]`" in text
+    assert f"`cg.{PARTS[name].__name__}(…)`" in text
+    _, _, table = text.partition(f"| field of {name} | default | what it is |\n")
+    here = [cells(row) for row in table.partition("\n\n")[0].splitlines()[1:]]
+    assert [(row[0], row[1]) for row in here] == [
+        (f"`{info.name}`", f"`{info.default_text}`") for info in describe(PARTS[name])
+    ]
+    for info, row in zip(describe(PARTS[name]), here, strict=True):
+        assert all(f"`{choice}`" in row[2] for choice in info.choices)
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_every_rule_and_its_fields_have_rows(rule):
+    text = section(doc("recipes.md"), "## Rules")
+    row = row_with(text, f"| `{rule.name}` | `{rule.__name__}` | {rule.sentence} |")
+    assert ("←" in row or "adam with" in row) == (rule.name in OPTIMISERS), "its equation"
+    here = [cells(row) for row in rows(text) if cells(row)[0] == f"`{rule.name}`"]
+    documented = [(row[1], row[2]) for row in here if row[2].startswith("`")]
+    assert documented == [(f"`{info.name}`", f"`{info.default_text}`") for info in describe(rule)]
+
+
+@pytest.mark.parametrize("name", OPTIMISERS)
+def test_every_optimiser_is_named_where_python_is_explained(name):
+    assert f"`{RULES[name].__name__}`" in doc("python.md")
+
+
+@pytest.mark.parametrize("page", ["recipes.md", "job-files.md"])
+def test_recipes_written_in_toml_can_be_read(page):
+    found = [tomllib.loads(text) for text in blocks(doc(page), "toml")]
+    recipes = [recipe_of(table) for table in found if "recipe" in table]
+    assert recipes
+    for recipe in recipes:
+        assert recipe != type(recipe)()
+
+
+@pytest.mark.parametrize("page", ["recipes.md", "python.md"])
+def test_recipes_written_in_python_can_be_made(page):
+    code = [text for text in blocks(doc(page), "python") if text.startswith("recipe = ")
+            or "\nrecipe = " in text]  # fmt: skip
+    assert code
+    for text in code:
+        names: dict[str, Any] = {"cg": crowdgrad}
+        exec(text, names)
+        assert type(names["recipe"]) in RECIPES.values()
+
+
+def test_how_often_training_goes_back_is_said():
+    told = {4: "four"}[MAX_SETBACKS]
+    assert f"up to {told} times" in " ".join(doc("recipes.md").split())
+    assert f"after {told} times" in " ".join(doc("host.md").split())
 
 
 # -- the wire ---------------------------------------------------------------------------------
@@ -144,9 +278,22 @@ def test_the_frame_is_documented_as_it_is():
     assert f"is admitted | {MAX_FIRST_BODY_BYTES >> 10} KiB |" in text
 
 
-@pytest.mark.parametrize("verdict", get_args(Refusal))
-def test_every_refusal_is_explained(verdict):
-    row_with(doc("protocol.md"), f"| `{verdict}` |")
+@pytest.mark.parametrize("verdict", sorted({*get_args(Refusal), *IGNORED}))
+def test_every_verdict_is_explained_and_says_whether_anybody_is_to_blame(verdict):
+    row = row_with(doc("protocol.md"), f"| `{verdict}` |")
+    assert ("| ignored: " in row) == (verdict in IGNORED)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [*get_args(talk.ToTrainer), *get_args(talk.ToAgent)],
+    ids=lambda message: message.__name__,
+)
+def test_everything_said_inside_a_volunteer_has_a_row_with_its_sentence(message):
+    who, _, sentence = inspect.getdoc(message).rstrip(".").partition(": ")
+    text = section(doc("protocol.md"), "## Inside a volunteer")
+    row = row_with(text, f"| `{message.__name__}` | {who.lower()} |")
+    assert sentence[:1].lower() + sentence[1:] in row
 
 
 # -- HTTP -------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -57,7 +58,7 @@ def test_the_job_file_reads_and_its_task_works(file, tmp_path, monkeypatch, fres
     monkeypatch.setattr(jobfile, "load_data", lambda *_args, **_kwargs: digits)
     plan = jobfile.read(file, cache=tmp_path)
     assert plan.title != file.stem
-    assert plan.recipe.name == "async_sgd"
+    assert plan.recipe.name == tomllib.loads(file.read_text())["recipe"]["name"]
     assert 0 < plan.maximum < 1000
     task = plan.task
     output = task.model(*task.inputs)

@@ -172,6 +172,7 @@ def _program(
         outputs=outputs,
         work_per_sample=work_per_sample(training.module, len(training.examples[0])),
         opset=OPSET,
+        frozen=tuple(name for name, p in task.model.named_parameters() if not p.requires_grad),
     )
     with explain(task.model):
         gradient = _gradient(spec, training, parameters, noise)

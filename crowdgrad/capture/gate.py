@@ -92,7 +92,7 @@ class _Gate:
         number = int(torch.randint(0, 1 << 20, (1,), generator=self.generator))
         batch = Batch(number=number, fields=tuple(column.numpy() for column in stored))
         unit = Unit(id=UnitId(0), kind="train", epoch=1, shard=0, first_batch=number, batches=1)
-        local = LocalSteps(batch_size=size, learning_rate=1.0)
+        local = LocalSteps(batch_size=size)
         work = UnitWork(unit=unit, local=local, seed=_SEED, batches=[batch])
         return {**self._training(stored, work), **self._evaluation(stored, work)}
 

@@ -58,17 +58,17 @@ class Show:
 
 
 SHOWS = {
-    "mnist": Show(title="MNIST", task="mnist_mlp", lr=0.05, minutes=1.0, quick_minutes=0.15),
+    "mnist": Show(title="MNIST", task="mnist_mlp", lr=0.1, minutes=1.0, quick_minutes=0.15),
     "digits": Show(
         title="Small digits",
         task="digits_mlp",
-        lr=0.05,
+        lr=0.1,
         minutes=0.3,
         quick_minutes=0.1,
         epochs=2000,
     ),
     "spirals": Show(
-        title="Spirals", task="spirals_mlp", lr=0.05, minutes=0.3, quick_minutes=0.1, epochs=2000
+        title="Spirals", task="spirals_mlp", lr=0.1, minutes=0.3, quick_minutes=0.1, epochs=2000
     ),
 }
 

@@ -29,8 +29,16 @@ class View:
 
     def render(self, status: Status) -> RenderableType:
         self._remember(status)
+        notice = [Text(status.notice, style="yellow"), Text()] if status.notice else []
         return Panel(
-            Group(self._bar(status), Text(), self._numbers(status), Text(), members(status)),
+            Group(
+                self._bar(status),
+                Text(),
+                self._numbers(status),
+                Text(),
+                *notice,
+                members(status),
+            ),
             title=f"[bold]{escape(status.title)}[/] · {status.recipe}",
             subtitle=PHASES.get(status.phase, status.phase),
             padding=(1, 2),
@@ -57,6 +65,7 @@ class View:
             ("samples/s", f"{status.samples_per_s:,.0f}"),
             ("updates/s", f"{status.updates_per_s:,.0f}"),
             ("staleness", f"{status.mean_staleness:.1f} (max {status.max_staleness})"),
+            ("rate", f"{status.learning_rate:.3g}"),
             ("training loss", "–" if status.train_loss is None else f"{status.train_loss:.4f}"),
             (f"validation {name}", spell(status.validation)),
             ("", sparkline(self._metric[-24:])),
@@ -109,6 +118,10 @@ def summary(console: Console, status: Status, folder: str) -> None:
         f"({speed:,.0f} samples/s), mean staleness {status.mean_staleness:.1f}.",
         highlight=False,
     )
+    if status.ignored:
+        console.print(f"{status.ignored:,} updates came too late to be used.", highlight=False)
+    if status.notice:
+        console.print(f"[yellow]{escape(status.notice)}[/]", highlight=False)
     console.print(members(status))
     console.print(f"The model, its metrics and a report are in [bold]{folder}[/]", soft_wrap=True)
 

@@ -25,6 +25,8 @@ working on is given to somebody else.
   crowdgrad work 192.0.2.7:8701     help the host at this address, without any matchmaker
 """
 
+LONGEST_PACE_MS = 60_000
+
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
@@ -38,10 +40,25 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--name", help="the name others see")
     parser.add_argument("--once", action="store_true", help="end after one job")
     parser.add_argument("--guest", action="store_true", help="use a key for this session only")
+    parser.add_argument(
+        "--pace", metavar="MS", type=milliseconds, default=0.0,
+        help="pause so long after every batch, to try out a slow machine",
+    )  # fmt: skip
     parser.add_argument("--plain", action="store_true", help="lines for a log, no live display")
     parser.add_argument("--json", metavar="FILE", help=JSON_HELP)
     add_common(parser)
     parser.set_defaults(run=run)
+
+
+def milliseconds(text: str) -> float:
+    """An argument that says how long, up to a minute."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= LONGEST_PACE_MS:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to {LONGEST_PACE_MS}")
+    return value
 
 
 def run(args: argparse.Namespace) -> int:
@@ -63,7 +80,11 @@ async def _work(args: argparse.Namespace, settings: Settings) -> list[Outcome]:
     from crowdgrad.volunteer.serve import Options, work
 
     options = Options(
-        target=args.target, guest=args.guest, once=args.once, token=worker_token() or ""
+        target=args.target,
+        guest=args.guest,
+        once=args.once,
+        token=worker_token() or "",
+        pace_s=args.pace / 1000,
     )
     console = Console(stderr=args.json == "-")
     outcomes: list[Outcome] = []

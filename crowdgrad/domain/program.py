@@ -92,8 +92,12 @@ class ProgramSpec:
     work_per_sample: float
     """Floating-point operations of one sample's forward and backward pass: the unit of credit."""
     opset: int
+    frozen: tuple[str, ...] = ()
+    """Parameters whose gradient is always zero: penalties and decay leave them alone too."""
 
     def __post_init__(self) -> None:
+        if not set(self.frozen) <= {t.name for t in self.parameters}:
+            raise ValueError("a frozen parameter is not one of the parameters")
         names = [t.name for t in (*self.parameters, *self.buffers, *self.inputs)]
         names.extend(noise.name for noise in self.noise)
         if not self.parameters or not self.inputs:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NewType
 
 UnitId = NewType("UnitId", int)
@@ -11,7 +11,10 @@ VolunteerId = NewType("VolunteerId", str)
 """The first 16 hexadecimal digits of the sha256 of a volunteer's Ed25519 public key."""
 UnitKind = Literal["train", "validate", "test"]
 
+Returns = Literal["gradients", "weights"]
+
 MAX_BATCHES = 1 << 16
+MAX_BATCH_SIZE = 1 << 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -75,25 +78,83 @@ class Update:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LocalRule:
+    """How a volunteer's replica steps inside a unit: one of the server's rules, by name."""
+
+    name: str = "sgd"
+    settings: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not 0 < len(self.name) <= 32 or not self.name.isidentifier():
+            raise ValueError(f"a rule's name is a short word, not {self.name[:40]!r}")
+        if len(self.settings) > 16 or not all(map(math.isfinite, self.settings.values())):
+            raise ValueError(f"the settings of local rule {self.name} are not finite numbers")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LocalSteps:
     """What happens inside a unit: batch after batch, the local replica stepping in between.
 
-    w ← w − learning_rate · g for each batch; the update is the sum of the gradients. With one batch
-    a unit this is plain asynchronous SGD.
+    A batch's gradient is clipped, then the penalties' gradients l1·sign(w) + l2·w are added. The
+    rate of a unit's steps comes with the unit.
     """
 
     batch_size: int
-    learning_rate: float
     batches_per_unit: int = 1
+    """The most batches of a unit."""
+    fetch_every: int = 0
+    """Batches from one look at the host's parameters to the next; 0: with every unit."""
     overlap: int = 1
     """Units a volunteer holds besides the one it computes: 0 is lock-step."""
+    rule: LocalRule = field(default_factory=LocalRule)
+    returns: Returns = "gradients"
+    """The sum of the batches' gradients, or the replica's weights at the end of the unit."""
+    clip: float = 0.0
+    """The longest a batch's gradient may be (L2 norm over all parameters); 0: any length."""
+    l1: float = 0.0
+    l2: float = 0.0
+    growth: float = 1.0
+    """What the batch size is multiplied with every `growth_every` epochs."""
+    growth_every: int = 1
+    largest_batch: int = 0
+    """Where growth ends; 0: at 2^24."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.batch_size <= 1 << 24:
-            raise ValueError(f"batch size {self.batch_size} is not between 1 and {1 << 24}")
-        if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
-            raise ValueError(f"learning rate {self.learning_rate} is not a positive number")
+        if not 0 < self.batch_size <= MAX_BATCH_SIZE:
+            raise ValueError(f"batch size {self.batch_size} is not between 1 and {MAX_BATCH_SIZE}")
         if not 0 < self.batches_per_unit <= MAX_BATCHES:
             raise ValueError(f"{self.batches_per_unit} batches per unit is not between 1 and 65536")
+        if not 0 <= self.fetch_every <= MAX_BATCHES:
+            raise ValueError(f"a fetch every {self.fetch_every} batches makes no sense")
+        smaller, larger = sorted((self.batches_per_unit, self.fetch_every or self.batches_per_unit))
+        if larger % smaller:
+            raise ValueError(
+                f"a push every {self.batches_per_unit} and a fetch every {self.fetch_every} "
+                "batches do not divide one another"
+            )
         if not 0 <= self.overlap <= 8:
             raise ValueError(f"overlap {self.overlap} is not between 0 and 8")
+        for name in ("clip", "l1", "l2"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} {getattr(self, name)} is not a number from 0 on")
+        if not 1 <= self.growth <= 1000 or self.growth_every < 1:
+            raise ValueError(
+                f"a batch that grows by {self.growth} every {self.growth_every} epochs"
+            )
+        if not 0 <= self.largest_batch <= MAX_BATCH_SIZE:
+            raise ValueError(f"largest batch {self.largest_batch} is not up to {MAX_BATCH_SIZE}")
+
+    def batch_size_at(self, epoch: int) -> int:
+        """Grown by then. A function of the epoch alone, so everyone cuts the same batches."""
+        most = self.largest_batch or MAX_BATCH_SIZE
+        if self.growth == 1.0 or self.batch_size >= most:
+            return self.batch_size
+        steps = epoch // self.growth_every
+        if steps * math.log(self.growth) > math.log(most / self.batch_size):
+            return most
+        return min(most, round(self.batch_size * self.growth**steps))
+
+    @property
+    def units_per_fetch(self) -> int:
+        """How many units make a chain: the replica goes on from one to the next."""
+        return max(1, (self.fetch_every or self.batches_per_unit) // self.batches_per_unit)

@@ -10,8 +10,9 @@ from typing import Literal
 from crowdgrad.domain.data import Manifest, Split
 from crowdgrad.domain.work import MAX_BATCHES, Unit, UnitId, Update, Version, VolunteerId
 from crowdgrad.numerics.vectors import Vector, as_bytes
-from crowdgrad.planner.batches import plan
+from crowdgrad.planner.batches import EpochPlans
 from crowdgrad.planner.leases import LeaseBook
+from crowdgrad.planner.ranges import Ranges
 
 EvaluationKind = Literal["validate", "test"]
 FIRST_ID = 1 << 40
@@ -88,13 +89,12 @@ class Evaluation:
     ) -> None:
         """`vector` is the round's own from now on."""
         assert self.round is None, "one round at a time"
-        batches = plan(self._manifest, SPLIT[kind], self._batch_size)
+        shards = self._manifest.numbers(SPLIT[kind])
+        records = tuple(self._manifest.shards[number].records for number in shards)
+        plans = EpochPlans(shards, records, lambda epoch: self._batch_size)
         book = LeaseBook(
-            batches,
+            Ranges(plans, epochs=1, shard_order=lambda epoch: shards),
             kind=kind,
-            batches_per_unit=MAX_BATCHES,
-            epochs=1,
-            shard_order=lambda _: batches.shards,
             lease_s=lease_s,
             first_id=FIRST_ID + next(self._numbers) * IDS_PER_ROUND,
         )
@@ -103,7 +103,7 @@ class Evaluation:
     def lease(self, now: float, worker: VolunteerId) -> Unit | None:
         if self.round is None:
             return None
-        return self.round.book.lease(now, worker, self.round.version)[0]
+        return self.round.book.lease(now, worker, self.round.version, batches=MAX_BATCHES)[0]
 
     def finish(self, update: Update, worker: VolunteerId) -> str:
         """`accepted`, or why the result cannot be used."""

@@ -10,7 +10,7 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from crowdgrad.data.dataset import DataSet, split_off
 from crowdgrad.data.inspect import check_classes, check_finite
@@ -22,8 +22,8 @@ from crowdgrad.domain.program import Program
 from crowdgrad.errors import JobFileError
 from crowdgrad.numerics.vectors import Vector
 from crowdgrad.program.artifact import encode
-from crowdgrad.recipes.async_sgd import AsyncSGD
 from crowdgrad.recipes.base import Recipe, hyperparameters
+from crowdgrad.recipes.crowd import Crowd
 
 if TYPE_CHECKING:
     from crowdgrad.capture.task import Task
@@ -33,6 +33,7 @@ MAX_VALIDATION = 5000
 GATE_RECORDS = 256
 """Real records that the program and autograd are compared on."""
 Progress = Callable[[str], None]
+Start = Literal["any", "all"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 
 
@@ -42,11 +43,13 @@ class JobPlan:
     data: DataSet
     title: str = "untitled"
     cause: str = ""
-    recipe: Recipe = field(default_factory=AsyncSGD)
+    recipe: Recipe = field(default_factory=Crowd)
     stop: StoppingRule = field(default_factory=lambda: StoppingRule(epochs=5))
     seed: int = 0
     minimum: int = 0
     """Volunteers the matchmaker sends here before it serves later jobs."""
+    start: Start = "any"
+    """any: train as soon as somebody is here; all: wait until `minimum` volunteers are."""
     maximum: int = 1000
     """Volunteers at once, the host's own worker not counted."""
     validation: int | None = None
@@ -57,6 +60,13 @@ class JobPlan:
             raise JobFileError(
                 f"minimum {self.minimum} and maximum {self.maximum} volunteers do not fit.",
                 advice="Give 0 ≤ minimum ≤ maximum ≤ 1000.",
+            )
+        if self.start not in ("any", "all"):
+            raise JobFileError(f"start is {self.start!r}.", advice="Write any or all.")
+        if self.start == "all" and self.minimum == 0:
+            raise JobFileError(
+                "start = all waits for the whole roster, but no volunteers are asked for.",
+                advice="Give minimum: how many volunteers to wait for.",
             )
 
 
@@ -72,6 +82,7 @@ class Prepared:
     recipe: Recipe
     minimum: int
     maximum: int
+    start: Start
     max_gradient_error: float
     note: str
     """What the data set says about itself, e.g. that it stands in for another."""
@@ -89,7 +100,8 @@ def prepare(plan: JobPlan, progress: Progress = lambda text: None) -> Prepared:
         check_classes(data, classes)
     progress("Cutting the data into shards")
     local = plan.recipe.local()
-    manifest, chunks = cut(data, seed=plan.seed, batch_size=local.batch_size)
+    largest = local.batch_size_at(plan.stop.epochs - 1)  # a batch lies in one shard, grown too
+    manifest, chunks = cut(data, seed=plan.seed, batch_size=largest)
     some = [column[:GATE_RECORDS] for column in data.splits["train"]]
     captured = capture(plan.task, data.fields, progress, some)
     if plan.stop.target is not None and not captured.program.spec.metrics:
@@ -125,6 +137,7 @@ def prepare(plan: JobPlan, progress: Progress = lambda text: None) -> Prepared:
         recipe=plan.recipe,
         minimum=plan.minimum,
         maximum=plan.maximum,
+        start=plan.start,
         max_gradient_error=captured.max_gradient_error,
         note=data.note,
     )

@@ -7,9 +7,12 @@ data = "mnist"                  # a name from the catalogue, or an .npz file
 validation = 5000
 seed = 0
 
-[recipe]
-name = "async_sgd"
-lr = 0.1
+[recipe]                        # crowdgrad recipes lists them
+name = "downpour"
+lr = 0.05
+push_every = 4
+rule = "adagrad"
+schedule = {shape = "cosine", warmup_epochs = 1}
 
 [stop]
 epochs = 10
@@ -17,8 +20,9 @@ target = 0.98
 minutes = 5
 
 [volunteers]
-minimum = 0
+minimum = 2
 maximum = 50
+start = "all"
 """
 
 from __future__ import annotations
@@ -46,7 +50,7 @@ if TYPE_CHECKING:
     from crowdgrad.capture.task import Task
 
 KEYS = ("title", "cause", "task", "data", "validation", "seed", "recipe", "stop", "volunteers")
-VOLUNTEER_KEYS = ("minimum", "maximum")
+VOLUNTEER_KEYS = ("minimum", "maximum", "start")
 Table = Mapping[str, object]
 T = TypeVar("T")
 
@@ -74,6 +78,7 @@ def read(file: Path, *, cache: Path, progress: Progress | None = None) -> JobPla
         seed=_whole(table, "seed", file, 0),
         minimum=_whole(volunteers, "minimum", file, 0),
         maximum=_whole(volunteers, "maximum", file, 1000),
+        start=_text(volunteers, "start", file, default="any"),  # type: ignore[arg-type]
         validation=_whole(table, "validation", file, 0) if "validation" in table else None,
     )
 

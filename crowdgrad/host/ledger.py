@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from crowdgrad.domain.job import Volunteer
-from crowdgrad.domain.work import UnitId, VolunteerId
+from crowdgrad.domain.work import Unit, UnitId, Version, VolunteerId
 
 WINDOW_S = 5.0
 STAYED = "stayed to the end"
@@ -69,6 +70,16 @@ class Contribution:
     leased_at: dict[UnitId, float] = field(default_factory=dict)
     unit_s: float = 0.0
     """How long a unit usually takes it, from lease to update."""
+    batch_s: float | None = None
+    """The same for each of its batches; None: not measured yet."""
+    ignored: int = 0
+    """Updates that came too late to be used, by nobody's fault."""
+    asked: bool = False
+    """It has what it needs and has asked for a unit since it came."""
+    near: bool = False
+    """It runs on the host's own machine."""
+    chains: dict[UnitId, tuple[Version, int]] = field(default_factory=dict)
+    """Units just accepted whose chain goes on: from which base, and at which link."""
     failures: int = 0
     failures_in_a_row: int = 0
     failed_units: set[UnitId] = field(default_factory=set)
@@ -85,17 +96,31 @@ class Contribution:
             self.paused_until = now + PAUSE_S
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credited:
+    """What a checkpoint keeps of an account."""
+
+    volunteer: Volunteer
+    position: int
+    own: bool
+    units: int
+    samples: int
+    credit: float
+
+
 class Ledger:
     def __init__(self, work_per_sample: float) -> None:
         self._work = work_per_sample
         self._accounts: dict[VolunteerId, Contribution] = {}
         self._strangers: deque[VolunteerId] = deque()
         self._next_position = 1
+        self._here: list[Contribution] | None = None
         self.samples = Meter()
         self.updates = Meter()
         self.total_samples = 0
         self.total_updates = 0
         self.total_refused = 0
+        self.total_ignored = 0
 
     def __getitem__(self, volunteer: VolunteerId) -> Contribution:
         return self._accounts[volunteer]
@@ -121,12 +146,15 @@ class Ledger:
             self._accounts[volunteer.id] = account
         account.connected = True
         account.state = "joined"
+        self._here = None
         return account
 
     def leave(self, volunteer: VolunteerId, why: str) -> None:
         account = self._accounts[volunteer]
-        account.connected = False
+        account.connected = account.asked = False
+        self._here = None
         account.leased_at.clear()
+        account.chains.clear()
         if account.state != STAYED:
             account.state = why
         if account.units == 0:
@@ -137,11 +165,12 @@ class Ledger:
                 del self._accounts[forgotten.volunteer.id]
 
     def accept(
-        self, now: float, volunteer: VolunteerId, unit: UnitId, *, samples: int, staleness: int
+        self, now: float, volunteer: VolunteerId, unit: Unit, *, samples: int, staleness: int
     ) -> None:
         account = self._accounts[volunteer]
-        took_s = now - account.leased_at.pop(unit, now)
-        account.unit_s = took_s if account.units == 0 else 0.8 * account.unit_s + 0.2 * took_s
+        took_s = now - account.leased_at.pop(unit.id, now)
+        account.unit_s = _smooth(account.unit_s if account.units else None, took_s)
+        account.batch_s = _smooth(account.batch_s, took_s / unit.batches)
         account.failures_in_a_row = 0
         account.units += 1
         account.samples += samples
@@ -153,7 +182,55 @@ class Ledger:
         self.total_samples += samples
         self.total_updates += 1
 
+    def ignore(self, volunteer: VolunteerId) -> None:
+        """An update came too late; nobody is to blame."""
+        self._accounts[volunteer].ignored += 1
+        self.total_ignored += 1
+
+    def forgive(self) -> None:
+        """What failed failed because of the parameters it started from, not of who computed."""
+        for account in self._accounts.values():
+            self.total_refused -= account.refused.pop("not_finite", 0)
+            account.failures_in_a_row = 0
+            account.paused_until = 0.0
+            account.failed_units.clear()
+            account.chains.clear()
+            account.leased_at.clear()
+
+    def snapshot(self) -> tuple[Credited, ...]:
+        return tuple(
+            Credited(
+                volunteer=a.volunteer,
+                position=a.position,
+                own=a.own,
+                units=a.units,
+                samples=a.samples,
+                credit=a.credit,
+            )
+            for a in self._accounts.values()
+        )
+
+    def restore(self, credited: Iterable[Credited]) -> None:
+        """Everybody's account as it was; nobody is here yet."""
+        for kept in credited:
+            account = Contribution(kept.volunteer, kept.position, kept.own, connected=False)
+            account.units, account.samples, account.credit = kept.units, kept.samples, kept.credit
+            self._accounts[kept.volunteer.id] = account
+            self._next_position = max(self._next_position, kept.position + 1)
+        self.total_samples = sum(a.samples for a in self._accounts.values())
+        self.total_updates = sum(a.units for a in self._accounts.values())
+
+    def connected(self) -> list[Contribution]:
+        """Who is here, in roster order; asked with every update, so remembered."""
+        if self._here is None:
+            self._here = [account for account in self.everyone() if account.connected]
+        return self._here
+
     def refuse(self, volunteer: VolunteerId, why: str) -> None:
         account = self._accounts[volunteer]
         account.refused[why] = account.refused.get(why, 0) + 1
         self.total_refused += 1
+
+
+def _smooth(before: float | None, now: float) -> float:
+    return now if before is None else 0.8 * before + 0.2 * now

@@ -1,8 +1,9 @@
-"""The parameters, and the copies of them that are on their way to volunteers.
+"""The parameters, what the rule remembers, and the copies on their way to volunteers.
 
-The rule changes one vector in place. What volunteers receive is a snapshot: one copy per version
-that somebody asked for, shared by everyone who asked, given back to a small pool after the last
-send.
+The rule changes one vector in place. What volunteers receive is a snapshot: one copy per published
+version that somebody asked for, shared by everyone who asked, given back to a small pool after the
+last send. A new version is published every `publish_every` changes. For rules that need it, what a
+unit in flight started from is kept until nobody works from it any more (`backups`).
 
 Vectors larger than `INLINE_BYTES` are worked on in a thread, so that the event loop is never held
 for long; a lock keeps whoever copies from seeing half a change.
@@ -11,21 +12,28 @@ for long; a lock keeps whoever copies from seeing half a change.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
 from crowdgrad.domain.work import Version
-from crowdgrad.numerics.rules.base import ServerRule
-from crowdgrad.numerics.vectors import Vector, all_finite, as_bytes
+from crowdgrad.host.backups import Backups, HalfBackups, SharedBackups
+from crowdgrad.numerics.decay import decay
+from crowdgrad.numerics.rules.base import Memory, Rule, Step, begin
+from crowdgrad.numerics.staleness import weight
+from crowdgrad.numerics.vectors import Vector, all_finite, as_bytes, blocks
+from crowdgrad.recipes.base import Serving
 
 INLINE_BYTES = 1 << 20
 MAX_SPARE = 4
+T = TypeVar("T")
 
 
 class Snapshot:
-    """An immutable copy of the parameters at one version, in use by `users` sends."""
+    """An immutable copy of the parameters at one version, in use by `users` sends and backups."""
 
     def __init__(self, vector: Vector) -> None:
         self.vector = vector
@@ -37,40 +45,211 @@ class Snapshot:
         return as_bytes(self.vector)
 
 
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """Parameters and the rule's memory as they were at one version."""
+
+    vector: Vector
+    memory: Memory
+    version: Version
+
+
 class Parameters:
-    def __init__(self, vector: Vector, rule: ServerRule, version: Version) -> None:
+    def __init__(
+        self,
+        vector: Vector,
+        rule: Rule,
+        version: Version,
+        serving: Serving,
+        trained: tuple[slice, ...] | None = None,
+    ) -> None:
+        """`trained`: the parts that learn; None: everything."""
         self.version = version
         self._vector = vector
         self._rule = rule
+        self._memory = begin(rule, len(vector))
+        self._serving = serving
+        self._trained = trained
         self._lock = asyncio.Lock()
         self._latest: Snapshot | None = None
         self._spare: list[Snapshot] = []
+        self._backups: Backups | None = None
+        self._held: dict[Version, Snapshot] = {}
+        if rule.needs_base:
+            half = serving.half_backups
+            self._backups = HalfBackups(len(vector)) if half else SharedBackups()
+        self._merged: Vector | None = None
+        self._merged_samples = self._merged_batches = 0
 
     @property
     def bytes(self) -> int:
         return int(self._vector.nbytes)
+
+    @property
+    def backup_bytes(self) -> int:
+        return self._backups.bytes if self._backups is not None else 0
 
     async def finite(self, update: Vector) -> bool:
         if update.nbytes <= INLINE_BYTES:
             return all_finite(update)
         return await asyncio.to_thread(all_finite, update)
 
-    async def apply(self, update: Vector, base: Version) -> int:
-        """Apply one update; returns its staleness. The update is scratch space afterwards."""
+    async def sound(self) -> bool:
+        """Whether the parameters themselves are all finite."""
         async with self._lock:
+            return await self.finite(self._vector)
+
+    # -- changes ------------------------------------------------------------------------------
+
+    async def apply(
+        self,
+        update: Vector,
+        base: Version,
+        *,
+        rate: float,
+        batches: int = 1,
+        under_way: int = 0,
+        applied: Callable[[int], None] = lambda staleness: None,
+    ) -> int | None:
+        """Apply one update; returns its staleness, or None where we have gone back since.
+
+        `under_way`: how many others are being computed. The update is scratch space afterwards.
+        `applied` is called before anybody else can look.
+        """
+        async with self._lock:
+            if base.incarnation != self.version.incarnation:
+                return None
             staleness = self.version.staleness(base)
-            await self._do(lambda: self._rule.apply(self._vector, update, staleness=staleness))
+            rate *= weight(max(staleness, under_way), self._patience(batches))
+            await self._do(lambda: self._step(update, base, rate, batches))
             self.version = self.version.next()
+            applied(staleness)
         return staleness
+
+    def _patience(self, batches: int) -> float:
+        """In versions: a unit of several batches is as many gradients at once, so it has less.
+
+        Never below one: as many updates as are on their way then add up to their mean, which no
+        number of volunteers makes overshoot.
+        """
+        patience = self._serving.patience
+        return max(1.0, patience / batches) if patience else 0.0
+
+    async def merge(self, update: Vector, base: Version, *, samples: int, batches: int) -> bool:
+        """Add an update to the round's mean, weighted by its samples.
+
+        False where we have gone back since: there is another round now.
+        """
+        async with self._lock:
+            if base.incarnation != self.version.incarnation:
+                return False
+            await self._do(lambda: self._add(update, samples))
+            self._merged_samples += samples
+            self._merged_batches += batches * samples
+        return True
+
+    async def apply_merged(
+        self, *, rate: float, applied: Callable[[], None] = lambda: None
+    ) -> None:
+        """Apply the round's mean as one change, and begin the next round's.
+
+        `applied` is called before anybody else can look.
+        """
+        async with self._lock:
+            total, mean = self._merged_samples, self._merged
+            if mean is None:
+                return  # we have gone back since
+            batches = max(1, round(self._merged_batches / total))
+            await self._do(lambda: self._step_mean(mean, total, rate, batches))
+            self.version = self.version.next()
+            self._merged_samples = self._merged_batches = 0
+            applied()
+
+    def _step(self, update: Vector, base: Version, rate: float, batches: int) -> None:
+        before = self._backups.weights(base) if self._backups is not None else None
+        step = Step(rate=rate, batches=batches, base_D=before, trained=self._trained)
+        if self._serving.decay:
+            decay(self._vector, rate * self._serving.decay * batches, self._trained)
+        self._rule.step(self._vector, update, self._memory, step)
+
+    def _add(self, update: Vector, samples: int) -> None:
+        if self._merged is None:
+            self._merged = np.zeros_like(self._vector)
+        share = np.float32(samples)
+        with np.errstate(all="ignore"):
+            for here in blocks(len(update)):
+                scaled = np.multiply(update[here], share, out=update[here])
+                np.add(self._merged[here], scaled, out=self._merged[here])
+
+    def _step_mean(self, merged: Vector, total: int, rate: float, batches: int) -> None:
+        np.divide(merged, np.float32(total), out=merged)
+        self._step(merged, self.version, rate, batches)
+        merged.fill(0.0)
+
+    # -- copies -------------------------------------------------------------------------------
 
     @asynccontextmanager
     async def published(self) -> AsyncIterator[Snapshot]:
-        """The parameters as they are now, unchanging while the context lasts."""
+        """The published parameters, unchanging while the context lasts."""
         snapshot = await self._current()
         try:
             yield snapshot
         finally:
             self._release(snapshot)
+
+    async def hold(self, snapshot: Snapshot) -> None:
+        """Somebody works from it: keep what the rule will need of it."""
+        version = snapshot.version
+        if self._backups is None or version in self._backups or version in self._held:
+            return
+        snapshot.users += 1
+        self._held[version] = snapshot
+        backups = self._backups
+        async with self._lock:
+            if version in self._held:  # not let go of while we waited
+                await self._do(lambda: backups.keep(version, snapshot.vector))
+            if version not in self._held or version.incarnation != self.version.incarnation:
+                self.drop([version])
+            elif self._serving.half_backups:  # the difference is enough
+                self._release(self._held.pop(version))
+
+    def drop(self, versions: Iterable[Version]) -> None:
+        """Nobody works from these any more."""
+        if self._backups is None:
+            return
+        for version in versions:
+            self._backups.drop(version)
+            if version in self._held:
+                self._release(self._held.pop(version))
+
+    def begin(self) -> Saved:
+        """What there was before anything changed; only asked then."""
+        return Saved(self._vector.copy(), self._memory.copy(), self.version)
+
+    async def save(self, beside: Callable[[], T]) -> tuple[Saved, T]:
+        """A copy of everything, and what `beside` says at that very moment."""
+        copies: list[Saved] = []
+        async with self._lock:
+            other = beside()
+            await self._do(
+                lambda: copies.append(Saved(self._vector.copy(), self._memory.copy(), self.version))
+            )
+        return copies[0], other
+
+    async def go_back(
+        self, saved: Saved, version: Version, beside: Callable[[], None] = lambda: None
+    ) -> None:
+        """Be what was saved, under a new version; what was merged since is forgotten.
+
+        `beside` is called at the very moment the version changes.
+        """
+        async with self._lock:
+            await self._do(lambda: np.copyto(self._vector, saved.vector))
+            self._memory = saved.memory.copy()
+            self.version = version
+            self._merged = None
+            self._merged_samples = self._merged_batches = 0
+            beside()
 
     async def copy(self) -> tuple[Vector, Version]:
         """A copy of its own, and which version it is."""
@@ -82,7 +261,7 @@ class Parameters:
     async def _current(self) -> Snapshot:
         async with self._lock:
             latest = self._latest
-            if latest is None or latest.version != self.version:
+            if latest is None or self._outdated(latest.version):
                 fresh = self._spare.pop() if self._spare else Snapshot(np.empty_like(self._vector))
                 await self._do(lambda: np.copyto(fresh.vector, self._vector))
                 fresh.version = self.version
@@ -92,6 +271,11 @@ class Parameters:
                 latest = fresh
             latest.users += 1
             return latest
+
+    def _outdated(self, published: Version) -> bool:
+        if published.incarnation != self.version.incarnation:
+            return True
+        return self.version.staleness(published) >= self._serving.publish_every
 
     def _release(self, snapshot: Snapshot) -> None:
         snapshot.users -= 1

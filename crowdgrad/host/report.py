@@ -64,7 +64,8 @@ data <code>{job.manifest[:16]}…</code>. Written by crowdgrad.</footer>
 
 def _ending(status: Status) -> str:
     verb = {"finished": "Finished", "stopped": "Stopped early", "failed": "Failed"}
-    return f"{verb.get(status.state, status.state)}: {status.reason}."
+    ending = f"{verb.get(status.state, status.state)}: {status.reason}."
+    return f"{ending} {status.notice}" if status.notice else ending
 
 
 def _cards(status: Status) -> str:
@@ -147,6 +148,8 @@ def _details(prepared: Prepared, status: Status) -> str:
         ("Model", f"{prepared.program.spec.size:,} parameters"),
         ("Epochs", f"{status.epochs_done:.2f} of {status.epochs}"),
         ("Refused updates", f"{status.refused}"),
+        ("Updates that came too late", f"{status.ignored}"),
+        ("Went back to a checkpoint", f"{status.setbacks} times" if status.setbacks else "never"),
         ("Units set aside", f"{status.set_aside}"),
         ("Seed", str(job.seed)),
     ]

@@ -59,6 +59,8 @@ class Options:
     matchmaker: str | None = None
     helpers: int = 0
     """Volunteer processes started on this machine besides worker 0."""
+    paces_ms: tuple[float, ...] = ()
+    """How long worker 0 and each helper pause after a batch: slow machines, played."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,8 +98,9 @@ class Run:
             spec=prepared.program.spec,
             manifest=prepared.manifest,
             initial=prepared.initial.copy(),
-            rule=prepared.recipe.rule(),
+            recipe=prepared.recipe,
             lease_s=settings.lease_s,
+            wait_for=prepared.minimum if prepared.start == "all" else 0,
         )
         room = ROOM_BYTES + 4 * prepared.initial.nbytes
         self.folder = RunFolder(options.runs / prepared.job.id, reserve_bytes=room)
@@ -106,6 +109,7 @@ class Run:
         self._metrics_at = 0.0
         self._published_state: JobState = "waiting"
         self._told_failure = False
+        self._told_setbacks = 0
 
     def status(self) -> Status:
         return take_status(self.training, self._loop.time())
@@ -136,7 +140,7 @@ class Run:
             folder=self.folder.path,
             status=status,
             parameters=await self.training.result(),
-            history=tuple(self.training.history),
+            history=tuple(self.training.course.history),
         )
         await asyncio.to_thread(
             write_results, self.folder, self._prepared, status, outcome.parameters, outcome.history
@@ -149,7 +153,7 @@ class Run:
     async def _train(
         self, stop: asyncio.Event, workers: Workers, watch: Callable[[Status], None]
     ) -> None:
-        while self.training.phase != "over":
+        while self.training.course.phase != "over":
             now = self._loop.time()
             if stop.is_set():
                 self.training.stop("stopped by its host")
@@ -208,6 +212,7 @@ class Run:
             token=self._token,
             logs=self.folder.path / "logs",
             home=self._settings.home,
+            paces_ms=options.paces_ms,
         )
         stack.push_async_callback(asyncio.to_thread, workers.end)
         workers.start_helpers(options.helpers)
@@ -272,12 +277,16 @@ class Run:
 
     def _note(self, now: float, status: Status) -> None:
         self._tell_matchmaker(status)
+        if status.setbacks > self._told_setbacks:
+            self._told_setbacks = status.setbacks
+            logger.warning("%s", status.notice)
         if now - self._metrics_at < METRICS_EVERY_S:
             return
         self._metrics_at = now
         line = dataclasses.asdict(status)
         kept = ("elapsed_s", "epochs_done", "updates", "samples", "samples_per_s", "updates_per_s",
-                "mean_staleness", "train_loss", "refused")  # fmt: skip
+                "mean_staleness", "train_loss", "refused", "ignored", "setbacks",
+                "learning_rate")  # fmt: skip
         here = sum(member.connected for member in status.members)
         numbers = {name: finite(line[name]) for name in kept}
         self.folder.add_metrics({"kind": "training", **numbers, "volunteers": here})

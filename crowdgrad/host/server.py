@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from crowdgrad import __version__
 from crowdgrad.domain.data import ChunkHash
-from crowdgrad.domain.work import Version, VolunteerId
+from crowdgrad.domain.work import VolunteerId
 from crowdgrad.errors import (
     CrowdgradError,
     FrameError,
@@ -31,7 +31,9 @@ from crowdgrad.net.messages import (
     Admit,
     Blob,
     Exchange,
+    Fetch,
     Finished,
+    Fresh,
     Get,
     GiveBack,
     Grant,
@@ -42,7 +44,7 @@ from crowdgrad.net.messages import (
     Wait,
     expect,
 )
-from crowdgrad.net.transport.base import Connection
+from crowdgrad.net.transport.base import Connection, Payload
 from crowdgrad.numerics.vectors import as_vector
 
 logger = logging.getLogger(__name__)
@@ -51,6 +53,9 @@ SOFTWARE = f"crowdgrad {__version__}"
 ASK_AGAIN_S = 0.2
 FAREWELL_S = 1.0
 ROSTER_EVERY_S = 0.2
+ROUND_PATIENCE_S = 1.0
+"""How long an answer is held back for the next round before the volunteer is told to ask again."""
+NEAR = ("127.", "[::1]", "::1", "localhost")
 
 
 class Server:
@@ -80,6 +85,8 @@ class Server:
         self._place_of = place_of
         self._pool = BufferPool(training.parameters.bytes)
         self._talking: dict[VolunteerId, Connection] = {}
+        self._answering: dict[Connection, asyncio.Task[None]] = {}
+        """Answers held back until the next round."""
         self._telling: dict[Connection, bool] = {}
         """Whom we are telling the roster, and whether it has changed since."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -105,6 +112,7 @@ class Server:
             connection.refuse(error)
         finally:
             beats.cancel()
+            await self._drop_answer(connection)
             self._go(connection, account, one_line(why))
 
     async def farewell(self, reason: str) -> None:
@@ -128,7 +136,7 @@ class Server:
         return join, own
 
     def _check_place(self, who: VolunteerId, *, own: bool) -> None:
-        if self._training.phase == "over":
+        if self._training.course.phase == "over":
             raise TurnedAway("The job is over.", advice="Look for another one.")
         others = sum(1 for member in self._talking if not self._training.ledger[member].own)
         if not own and who not in self._talking and others >= self._max_volunteers:
@@ -151,7 +159,11 @@ class Server:
         self._talking[who] = connection
         connection.set_sink(self._sink)
         account = self._training.join(
-            self._clock(), join.volunteer, own=own, hint=self._place_of(who)
+            self._clock(),
+            join.volunteer,
+            own=own,
+            hint=self._place_of(who),
+            near=connection.peer.startswith(NEAR),
         )
         logger.info("%s joined as number %d", account.volunteer.name, account.position)
         return account
@@ -214,6 +226,8 @@ class Server:
                 await self._exchange(connection, account, message, payload)
             elif isinstance(message, Get):
                 await self._send_blob(connection, message.hash)
+            elif isinstance(message, Fetch):
+                await self._send_parameters(connection, message)
             elif isinstance(message, GiveBack):
                 self._training.give_back(self._clock(), account, message.unit, message.reason)
             elif isinstance(message, Leave):
@@ -230,29 +244,74 @@ class Server:
             verdict = await self._training.take(self._clock(), account, ask.update, vector)
         if len(payload):
             self._pool.give(payload)
-        await self._grant(connection, account, ask, verdict)
+        if not self._training.turns.in_rounds:
+            await self._grant(connection, account, ask, verdict)
+            return
+        # The answer may have to wait for others: go on listening meanwhile, to one question more.
+        if connection in self._answering:
+            await self._answering[connection]
+        self._answering[connection] = asyncio.create_task(
+            self._grant_in_turn(connection, account, ask, verdict)
+        )
 
-    async def _grant(
+    async def _grant_in_turn(
         self, connection: Connection, account: Contribution, ask: Exchange, verdict: str
     ) -> None:
-        async with self._training.parameters.published() as snapshot:
-            unit, reason = self._training.lease(
-                self._clock(), account, frozenset(ask.shards), snapshot.version
+        with contextlib.suppress(PeerError):  # whoever listens on this connection hears of it
+            if not await self._grant(connection, account, ask, verdict, wait=False):
+                await self._training.turned(ROUND_PATIENCE_S)
+                await self._grant(connection, account, ask, verdict)
+
+    async def _drop_answer(self, connection: Connection) -> None:
+        answer = self._answering.pop(connection, None)
+        if answer is not None:
+            answer.cancel()
+            await asyncio.gather(answer, return_exceptions=True)
+
+    async def _grant(
+        self,
+        connection: Connection,
+        account: Contribution,
+        ask: Exchange,
+        verdict: str,
+        *,
+        wait: bool = True,
+    ) -> bool:
+        """Answer with a unit, or (if `wait`) with why there is none; False: not answered yet."""
+        training = self._training
+        after = ask.update.unit if ask.update is not None else None
+        async with training.parameters.published() as snapshot:
+            granted, reason = training.lease(
+                self._clock(), account, frozenset(ask.shards), snapshot.version, after
             )
-            if unit is None:
-                await connection.send(
-                    Wait(ticket=ask.ticket, reason=reason, seconds=ASK_AGAIN_S, verdict=verdict)
-                )
-                return
-            round_ = self._training.evaluation.round
-            if is_evaluation(unit.id) and round_ is not None:
-                base: Version = round_.version
-                data = round_.payload
+            if granted is None:
+                if wait:
+                    await connection.send(
+                        Wait(ticket=ask.ticket, reason=reason, seconds=ASK_AGAIN_S, verdict=verdict)
+                    )
+                return wait
+            payload: Payload = snapshot.payload
+            round_ = training.course.evaluation.round
+            if is_evaluation(granted.unit.id) and round_ is not None:
+                payload = round_.payload
+            elif granted.link:
+                payload = b""  # the replica goes on from where it is
             else:
-                base, data = snapshot.version, snapshot.payload
-            await connection.send(
-                Grant(ticket=ask.ticket, unit=unit, base=base, verdict=verdict), data
+                await training.parameters.hold(snapshot)
+            grant = Grant(
+                ticket=ask.ticket,
+                unit=granted.unit,
+                base=granted.base,
+                rate=granted.rate,
+                link=granted.link,
+                verdict=verdict,
             )
+            await connection.send(grant, payload)
+            return True
+
+    async def _send_parameters(self, connection: Connection, ask: Fetch) -> None:
+        async with self._training.parameters.published() as snapshot:
+            await connection.send(Fresh(ticket=ask.ticket, base=snapshot.version), snapshot.payload)
 
     async def _send_blob(self, connection: Connection, wanted: ChunkHash) -> None:
         data = self._blobs.get(wanted)

@@ -27,6 +27,7 @@ class MemberStatus:
     samples_per_s: float
     mean_staleness: float
     refused: int
+    ignored: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +58,17 @@ class Status:
     updates: int
     samples: int
     refused: int
+    ignored: int
+    """Updates that came too late to be used, by nobody's fault."""
     set_aside: int
+    setbacks: int
+    """How often training went back to its last good checkpoint."""
+    notice: str
+    """What people should know about how it goes; mostly empty."""
+    learning_rate: float
+    """The host's rate now, after the schedule and before staleness."""
+    backup_bytes: int
+    """Memory for what units in flight started from (delay compensation)."""
     samples_per_s: float
     updates_per_s: float
     mean_staleness: float
@@ -72,17 +83,17 @@ class Status:
 
 
 def take_status(training: Training, now: float) -> Status:
-    ledger, ending = training.ledger, training.ending
+    ledger, ending = training.ledger, training.course.ending
     updates = sum(training.staleness.values())
-    state: JobState = "waiting" if training.started_at is None else "running"
+    state: JobState = "waiting" if training.course.started_at is None else "running"
     return Status(
         job=training.job.id,
         title=training.job.title,
         recipe=training.job.recipe,
-        phase=training.phase,
-        state=ending.state if ending and training.phase == "over" else state,
+        phase=training.course.phase,
+        state=ending.state if ending and training.course.phase == "over" else state,
         reason=ending.reason if ending else "",
-        elapsed_s=training.elapsed_s(now),
+        elapsed_s=training.course.elapsed_s(now),
         progress=_progress(training, now),
         epochs_done=training.book.epochs_done,
         epochs=training.job.stop.epochs,
@@ -90,25 +101,30 @@ def take_status(training: Training, now: float) -> Status:
         updates=ledger.total_updates,
         samples=ledger.total_samples,
         refused=ledger.total_refused,
+        ignored=ledger.total_ignored,
+        setbacks=training.setbacks,
+        notice=training.notice,
+        learning_rate=training.rate,
+        backup_bytes=training.parameters.backup_bytes,
         set_aside=len(training.book.set_aside),
         samples_per_s=ledger.samples.rate(now),
         updates_per_s=ledger.updates.rate(now),
         mean_staleness=_mean(sum(s * n for s, n in training.staleness.items()), updates),
         max_staleness=max(training.staleness, default=0),
         train_loss=training.train_loss,
-        validation=point(training.history[-1] if training.history else None),
-        best=point(training.best),
-        test=point(training.tested),
+        validation=point(training.course.history[-1] if training.course.history else None),
+        best=point(training.course.best),
+        test=point(training.course.tested),
         metric=training.spec.metrics[0] if training.spec.metrics else None,
         members=[_member(a, ledger.total_samples, now) for a in ledger.everyone()],
     )
 
 
 def _progress(training: Training, now: float) -> float:
-    if training.phase != "training":
+    if training.course.phase != "training":
         return 1.0
     rule = training.job.stop
-    by_time = training.elapsed_s(now) / (60 * rule.minutes) if rule.minutes else 0.0
+    by_time = training.course.elapsed_s(now) / (60 * rule.minutes) if rule.minutes else 0.0
     return min(1.0, max(training.book.epochs_done / rule.epochs, by_time))
 
 
@@ -138,6 +154,7 @@ def _member(account: Contribution, total: int, now: float) -> MemberStatus:
         samples_per_s=account.speed.rate(now) if account.connected else 0.0,
         mean_staleness=_mean(account.staleness_sum, account.units),
         refused=sum(account.refused.values()),
+        ignored=account.ignored,
     )
 
 

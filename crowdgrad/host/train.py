@@ -20,12 +20,12 @@ from crowdgrad.data import catalogue
 from crowdgrad.data.dataset import DataSet, from_arrays
 from crowdgrad.domain.job import StoppingRule
 from crowdgrad.errors import JobFileError
-from crowdgrad.host.job import JobPlan, prepare
+from crowdgrad.host.job import JobPlan, Start, prepare
 from crowdgrad.host.serve import Options, Outcome, Run
 from crowdgrad.host.status import Point, Status, point
 from crowdgrad.process import new_event_loop
-from crowdgrad.recipes.async_sgd import AsyncSGD
 from crowdgrad.recipes.base import Recipe
+from crowdgrad.recipes.crowd import Crowd
 
 if TYPE_CHECKING:
     from torch import nn
@@ -61,6 +61,7 @@ def train(
     recipe: Recipe | None = None,
     epochs: int = 5,
     volunteers: int = 0,
+    start: Start = "any",
     title: str = "untitled",
     target: float | None = None,
     minutes: float | None = None,
@@ -69,6 +70,8 @@ def train(
     watch: Callable[[Status], None] | None = None,
 ) -> Result:
     """Train with this machine's own worker and `volunteers` further local processes.
+
+    `start="all"` waits until all of them are there; otherwise whoever is there begins.
 
     `data`: a data set, a name from the catalogue, arrays (inputs, then targets), or a mapping from
     splits to arrays. `watch` is called about ten times a second. Raises CrowdgradError.
@@ -81,9 +84,11 @@ def train(
         task=task,
         data=_as_dataset(data, title),
         title=title,
-        recipe=recipe or AsyncSGD(),
+        recipe=recipe or Crowd(),
         stop=stop,
         seed=seed,
+        minimum=volunteers,
+        start=start,
     )
     prepared = prepare(plan)
     options = Options(runs=Path(runs), helpers=volunteers)

@@ -6,6 +6,7 @@ Worker 0 is replaced when it dies: without it nothing is evaluated.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from crowdgrad.errors import ChildDied
@@ -20,11 +21,21 @@ HEALTHY_S = 60.0
 
 
 class Workers:
-    def __init__(self, address: tuple[str, int], *, token: str, logs: Path, home: Path) -> None:
+    def __init__(
+        self,
+        address: tuple[str, int],
+        *,
+        token: str,
+        logs: Path,
+        home: Path,
+        paces_ms: Sequence[float] = (),
+    ) -> None:
+        """`paces_ms`: how long worker 0 and each helper pause after a batch; by default not."""
         self._where = f"{_dialable(address[0])}:{address[1]}"
         self._token = token
         self._logs = logs
         self._home = home
+        self._paces_ms = paces_ms
         self._own: Child | None = None
         self._helpers: list[Child] = []
         self._deaths = 0
@@ -32,7 +43,7 @@ class Workers:
 
     def start_helpers(self, count: int) -> None:
         for number in range(1, count + 1):
-            self._helpers.append(self._start(f"local-{number}", {}))
+            self._helpers.append(self._start(number, f"local-{number}", {}))
 
     def tend(self, now: float) -> str | None:
         """Start worker 0, or start it again; what happened, if anything. Raises ChildDied."""
@@ -54,7 +65,7 @@ class Workers:
             )
         if now >= self._start_at:
             self._started_at = now
-            self._own = self._start("worker-0", {WORKER_TOKEN_VARIABLE: self._token})
+            self._own = self._start(0, "worker-0", {WORKER_TOKEN_VARIABLE: self._token})
         return said
 
     def end(self) -> None:
@@ -65,9 +76,11 @@ class Workers:
             child.wait(max(0.0, deadline - time.monotonic()))
         end_all(children)
 
-    def _start(self, name: str, secrets: dict[str, str]) -> Child:
+    def _start(self, number: int, name: str, secrets: dict[str, str]) -> Child:
         arguments = ["work", self._where, "--guest", "--plain", "--name", name]
         arguments += ["--home", str(self._home)]
+        if number < len(self._paces_ms):
+            arguments += ["--pace", str(self._paces_ms[number])]
         return Child(arguments, log=self._logs / f"{name}.log", secrets=secrets)
 
 

@@ -6,6 +6,7 @@ they are the frame's payload. A message that is not in `MESSAGES` does not exist
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar, TypeVar
 
 import msgspec
@@ -15,7 +16,7 @@ from crowdgrad.domain.job import Job, Roster, Volunteer
 from crowdgrad.domain.work import Unit, UnitId, Update, Version
 from crowdgrad.errors import CrowdgradError, MessageError, PeerError, tree
 
-PROTOCOL = (1, 0)
+PROTOCOL = (2, 0)
 """Major and minor. Peers one minor apart work together; majors must agree."""
 MAX_BODY_BYTES = 1 << 20
 MAX_WORDS = 500
@@ -130,17 +131,24 @@ class Exchange(Message, frozen=True):
 
 
 class Grant(Message, frozen=True):
-    """Host: Your unit, and the bytes of the parameters to start from."""
+    """Host: Your unit, and the bytes of the parameters to start from, unless you go on."""
 
     kind = 10
     unit: Unit
     base: Version
+    rate: float
+    """The learning rate of the local steps."""
+    link: int = 0
+    """Units of the same chain before this one: 0 starts from the bytes that come with it, otherwise
+    the replica goes on from where the unit just sent has left it."""
     verdict: str = ""
     """What became of the update just received: empty, `accepted`, or why it was refused."""
     ticket: int = 0
 
     def __post_init__(self) -> None:
         check_words(self.verdict)
+        if not 0 <= self.rate < math.inf or self.link < 0:
+            raise ValueError(f"a rate of {self.rate} at link {self.link}")
 
 
 class Wait(Message, frozen=True):
@@ -197,9 +205,24 @@ class Finished(Message, frozen=True):
         check_words(self.reason)
 
 
+class Fetch(Message, frozen=True):
+    """Volunteer: I am in the middle of a unit; please send me the newest parameters."""
+
+    kind = 16
+    ticket: int = 0
+
+
+class Fresh(Message, frozen=True):
+    """Host: Here are the bytes of the parameters now, of this version."""
+
+    kind = 17
+    base: Version
+    ticket: int = 0
+
+
 MESSAGES: tuple[type[Message], ...] = (
     Hello, Welcome, Problem, Join, Admit, RosterChanged, Get, Blob, Exchange, Grant, Wait, GiveBack,
-    Heartbeat, Leave, Finished,
+    Heartbeat, Leave, Finished, Fetch, Fresh,
 )  # fmt: skip
 
 _ENCODER = msgspec.msgpack.Encoder()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdgrad.domain.program import TensorSpec
+from crowdgrad.domain.program import ProgramSpec, TensorSpec
 from crowdgrad.numerics.vectors import Vector
 
 
@@ -45,3 +45,15 @@ class Layout:
         for tensor, view in self.views(vector):
             view[...] = arrays[tensor.name]
         return vector
+
+
+def trained_parts(spec: ProgramSpec) -> tuple[slice, ...] | None:
+    """The parts of the flat vector that learn; None where everything does."""
+    if not spec.frozen:
+        return None
+    layout = Layout(spec.parameters)
+    return tuple(
+        slice(offset, offset + tensor.elements)
+        for tensor, offset in zip(layout.tensors, layout.offsets, strict=True)
+        if tensor.name not in spec.frozen
+    )

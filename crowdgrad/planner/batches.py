@@ -2,15 +2,21 @@
 
 A shard of S records gives ⌈S / B⌉ batches whose sizes differ by at most one, so no batch is tiny.
 Batches are numbered through a split, shard after shard: the number names the batch for ever; in
-which order they are trained on is for the leases to decide.
+which order they are trained on is for the leases to decide. Where the batch grows with the epochs,
+every epoch has the plan of its own batch size.
 """
 
 from __future__ import annotations
 
 import bisect
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from crowdgrad.domain.data import Manifest, Split
+from crowdgrad.domain.work import LocalSteps
+
+PLANS_KEPT = 64
+"""Batch sizes whose plans are remembered; more than any sensible growth has at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +60,39 @@ class BatchPlan:
         return bisect.bisect_right(self.starts, batch) - 1
 
 
+class EpochPlans:
+    """The plan of every epoch."""
+
+    def __init__(
+        self,
+        shards: tuple[int, ...],
+        records: tuple[int, ...],
+        batch_size_at: Callable[[int], int],
+    ) -> None:
+        """`records`: how many each shard holds. `batch_size_at(epoch)`: always the same answer."""
+        self._shards = shards
+        self._records = records
+        self._batch_size_at = batch_size_at
+        self._plans: dict[int, BatchPlan] = {}
+        self.records = sum(records)
+        """Of the whole split."""
+
+    @classmethod
+    def of(cls, manifest: Manifest, split: Split, local: LocalSteps) -> EpochPlans:
+        return cls(*_sizes(manifest, split), local.batch_size_at)
+
+    def at(self, epoch: int) -> BatchPlan:
+        size = self._batch_size_at(epoch)
+        found = self._plans.get(size)
+        if found is None:
+            if len(self._plans) >= PLANS_KEPT:
+                del self._plans[next(iter(self._plans))]
+            found = self._plans[size] = cut(self._shards, self._records, size)
+        return found
+
+
 def plan(manifest: Manifest, split: Split, batch_size: int) -> BatchPlan:
-    shards = manifest.numbers(split)
-    return cut(shards, tuple(manifest.shards[number].records for number in shards), batch_size)
+    return cut(*_sizes(manifest, split), batch_size)
 
 
 def cut(shards: tuple[int, ...], records: tuple[int, ...], batch_size: int) -> BatchPlan:
@@ -66,3 +102,8 @@ def cut(shards: tuple[int, ...], records: tuple[int, ...], batch_size: int) -> B
         starts.append(starts[-1] + -(-count // batch_size))
     places = {shard: place for place, shard in enumerate(shards)}
     return BatchPlan(shards, records, batch_size, tuple(starts), places)
+
+
+def _sizes(manifest: Manifest, split: Split) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    shards = manifest.numbers(split)
+    return shards, tuple(manifest.shards[number].records for number in shards)

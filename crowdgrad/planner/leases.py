@@ -2,43 +2,50 @@
 
     waiting ──lease──→ leased ──finish──→ done
        ↑                  │
-       └─ lapse, leave, give back; the third failure: ──→ set_aside
+       └─ lapse, leave, give back; the third failure: ──→ set_aside; its owner leaves: ──→ void
 
-A lease that ran out puts its unit back in the queue but is honoured until somebody finishes the
-unit: the first valid update wins, later ones are refused as `already_done`, without blame. Whoever
-is merely slow is not given the same unit again. The end
-of an epoch is not a barrier: the next opens when the last unit of this one has been handed out.
+Which batches become the next unit is for the assignment to say (`assignment.py`). A lease that ran
+out puts its unit back in the queue but is honoured until somebody finishes the unit: the first
+valid update wins, later ones are refused as `already_done`, without blame. Whoever is merely slow
+is not given the same unit again, unless nobody else may have it and there is nothing else to do.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Callable, Collection, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from crowdgrad.domain.work import Unit, UnitId, UnitKind, Version, VolunteerId
-from crowdgrad.planner.batches import BatchPlan
+from crowdgrad.domain.work import MAX_BATCHES, Unit, UnitId, UnitKind, Version, VolunteerId
+from crowdgrad.planner.assignment import Assignment, AssignmentState, End
 
-State = Literal["waiting", "leased", "done", "set_aside"]
+State = Literal["waiting", "leased", "done", "set_aside", "void"]
 Refusal = Literal["unknown_unit", "already_done", "not_yours", "wrong_base", "other_incarnation"]
 
 TRANSITIONS: dict[State, frozenset[State]] = {
-    "waiting": frozenset({"leased", "done", "set_aside"}),
-    "leased": frozenset({"waiting", "done", "set_aside"}),
+    "waiting": frozenset({"leased", "done", "set_aside", "void"}),
+    "leased": frozenset({"waiting", "done", "set_aside", "void"}),
     "done": frozenset(),
     "set_aside": frozenset(),
+    "void": frozenset(),
 }
 MAX_FAILURES = 3
+MAX_DOUBLINGS = 10
+"""Of the time an owner has for a unit that ran out before: a thousand leases are long enough."""
 
 
 @dataclass(slots=True)
 class Lease:
     base: Version
     ends_at: float
+    link: int = 0
+    """How many units of the same chain came before."""
     running: bool = True
     lapsed: bool = False
     """It ran out, but its holder may still be at work."""
+    failed: bool = False
+    """Said once, it counts once."""
 
 
 @dataclass(slots=True)
@@ -46,9 +53,13 @@ class Entry:
     """A unit that is not done yet, and everything that happened to it."""
 
     unit: Unit
+    owner: VolunteerId | None = None
+    """Who alone may work on it; None: anyone."""
     state: State = "waiting"
     leases: dict[VolunteerId, Lease] = field(default_factory=dict)
-    failed_on: set[VolunteerId] = field(default_factory=set)
+    """At most one of them runs: then the unit is leased."""
+    failed_on: Counter[VolunteerId] = field(default_factory=Counter)
+    lapses: int = 0
     story: list[str] = field(default_factory=list)
 
     def become(self, state: State, why: str) -> None:
@@ -61,54 +72,101 @@ class Entry:
         self.story.append(why)
 
     @property
-    def running(self) -> int:
-        return sum(lease.running for lease in self.leases.values())
+    def failures(self) -> tuple[int, str]:
+        """How often it failed: on different volunteers, or on the only one who may try."""
+        if self.owner is None:
+            return len(self.failed_on), f"failed on {len(self.failed_on)} volunteers"
+        times = self.failed_on.total()
+        return times, f"failed {times} times on its owner"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptUnit:
+    """What a checkpoint keeps of a unit."""
+
+    unit: Unit
+    owner: VolunteerId | None
+    failed_on: tuple[tuple[VolunteerId, int], ...]
+    story: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BookState:
+    """What a checkpoint keeps of a book: no leases, they are not worth keeping."""
+
+    next_id: int
+    waiting: tuple[KeptUnit, ...]
+    set_aside: tuple[KeptUnit, ...]
+    done_units: int
+    done_batches: int
+    done_samples: int
+    assignment: AssignmentState
+
+
+class _Bases:
+    """Which versions are the base of a lease, and which are no longer since the last question."""
+
+    def __init__(self) -> None:
+        self._held: Counter[Version] = Counter()
+        self._freed: dict[Version, None] = {}
+
+    def hold(self, base: Version) -> None:
+        self._held[base] += 1
+        self._freed.pop(base, None)
+
+    def release(self, base: Version) -> None:
+        self._held[base] -= 1
+        if not self._held[base]:
+            del self._held[base]
+            self._freed[base] = None
+
+    def take_freed(self) -> list[Version]:
+        freed, self._freed = list(self._freed), {}
+        return freed
 
 
 class LeaseBook:
     def __init__(
-        self,
-        plan: BatchPlan,
-        *,
-        kind: UnitKind,
-        batches_per_unit: int,
-        epochs: int,
-        shard_order: Callable[[int], Sequence[int]],
-        lease_s: float,
-        first_id: int = 0,
+        self, assignment: Assignment, *, kind: UnitKind, lease_s: float, first_id: int = 0
     ) -> None:
-        """`shard_order(epoch)` is the order in which an epoch's shards are first handed out."""
-        self.plan = plan
-        self.epochs = epochs
+        self._assignment = assignment
         self._kind = kind
-        self._batches_per_unit = batches_per_unit
-        self._shard_order = shard_order
         self._lease_s = lease_s
         self._first_id = first_id
         self._next_id = first_id
         self._open: dict[UnitId, Entry] = {}
-        self._returned: deque[UnitId] = deque()
-        self._epoch = -1
-        self._fresh: dict[int, int] = {}  # this epoch's shards → next batch to hand out
+        self._returned: defaultdict[VolunteerId | None, deque[UnitId]] = defaultdict(deque)
+        """By owner, those that wait."""
         self._workers: Counter[int] = Counter()  # shard → running leases on it
         self._holding: Counter[VolunteerId] = Counter()  # volunteer → running leases
+        self._running = 0
+        self._bases = _Bases()
+        self._owners: dict[UnitId, VolunteerId] = {}
+        """Of owned units done since the last snapshot: they may not be in the parameters yet."""
         self.done_units = 0
         self.done_batches = 0
+        self.done_samples = 0
         self.set_aside: list[Entry] = []
 
     # -- questions ----------------------------------------------------------------------------
 
     @property
     def finished(self) -> bool:
-        return not self._open and not self._fresh and self._epoch >= self.epochs - 1
+        return self._assignment.finished
 
     @property
     def epochs_done(self) -> float:
-        return self.done_batches / self.plan.total
+        return self._assignment.epochs_done(self.done_samples)
 
     @property
     def leased(self) -> int:
-        return sum(entry.state == "leased" for entry in self._open.values())
+        """How many units are under way; a unit has at most one running lease."""
+        return self._running
+
+    def samples(self, unit: Unit) -> int:
+        """How many records a unit is about."""
+        plan = self._assignment.plans.at(unit.epoch)
+        return plan.samples(unit.first_batch, unit.batches)
 
     def holding(self, volunteer: VolunteerId) -> int:
         """How many units a volunteer has under way."""
@@ -121,26 +179,50 @@ class LeaseBook:
             if volunteer in entry.leases and entry.leases[volunteer].running
         ]
 
+    def lease_of(self, unit: UnitId, volunteer: VolunteerId) -> Lease | None:
+        """The lease by which this volunteer may finish the unit, running or not."""
+        entry = self._open.get(unit)
+        return entry.leases.get(volunteer) if entry is not None else None
+
+    def freed(self) -> list[Version]:
+        """Versions that no update can come from any more, since the last question.
+
+        As long as its unit is open, a lease's base may still be needed, whether it runs or not.
+        """
+        return self._bases.take_freed()
+
     # -- decisions ----------------------------------------------------------------------------
+
+    def members(self, ranked: Sequence[VolunteerId]) -> None:
+        """Who is here now, in roster order: to be told whenever somebody came or went."""
+        self._assignment.members(ranked)
 
     def lease(
         self,
         now: float,
         volunteer: VolunteerId,
         base: Version,
+        *,
         holds: Collection[int] = (),
         lease_s: float | None = None,
+        batches: int = 1,
+        link: int = 0,
     ) -> tuple[Unit | None, str]:
-        """A unit for this volunteer, preferably of a shard it holds; or none, and why."""
-        entry, reason = self._returned_unit(volunteer), "given back by another"
-        if entry is None:
-            entry, reason = self._fresh_unit(holds)
-        if entry is None and (entry := self._returned_unit(volunteer, even_if_failed=True)):
-            reason = "failed here before, but nobody else is left to try"
+        """A unit for this volunteer, preferably of a shard it holds; or none, and why.
+
+        A fresh one has at most so many `batches`; one that comes back keeps its size.
+        """
+        entry, reason = self._choose(volunteer, holds, batches)
         if entry is None:
             return None, reason
+        length_s = lease_s or self._lease_s
+        if entry.owner is not None:  # nobody else can have it: give the slow more time every time
+            length_s *= 2.0 ** min(entry.lapses, MAX_DOUBLINGS)
         entry.become("leased", f"leased to {volunteer}")
-        entry.leases[volunteer] = Lease(base, now + (lease_s or self._lease_s))
+        if before := entry.leases.get(volunteer):
+            self._bases.release(before.base)
+        self._bases.hold(base)
+        entry.leases[volunteer] = Lease(base, now + length_s, link)
         self._count(entry, volunteer, +1)
         return entry.unit, reason
 
@@ -151,11 +233,12 @@ class LeaseBook:
         entry, refusal = self.judge(unit, volunteer, base, incarnation)
         if entry is None:
             return None, refusal
-        self._end_all(entry)
-        entry.become("done", f"finished by {volunteer}")
-        del self._open[unit]
         self.done_units += 1
         self.done_batches += entry.unit.batches
+        self.done_samples += self.samples(entry.unit)
+        if entry.owner is not None:
+            self._owners[unit] = entry.owner
+        self._close(entry, "done", f"finished by {volunteer}")
         return entry.unit, None
 
     def judge(
@@ -190,18 +273,25 @@ class LeaseBook:
         entry = self._open.get(unit)
         if entry is None or volunteer not in entry.leases:
             return
-        if failed:
-            entry.failed_on.add(volunteer)
+        lease = entry.leases[volunteer]
+        if failed and not lease.failed:
+            lease.failed = True
+            entry.failed_on[volunteer] += 1
         self._stop(entry, volunteer, why)
-        if decisive or len(entry.failed_on) >= MAX_FAILURES:
-            self._set_aside(entry, f"failed on {len(entry.failed_on)} volunteers")
+        failures, told = entry.failures
+        if decisive or failures >= MAX_FAILURES:
+            self._close(entry, "set_aside", told)
+            self.set_aside.append(entry)
 
     def leave(self, volunteer: VolunteerId, why: str) -> list[UnitId]:
-        """Everything the volunteer holds goes back to the queue, without blame."""
+        """All the volunteer holds goes back to the queue, without blame; its own units are void."""
         units = self.held_by(volunteer)
         for entry in list(self._open.values()):
-            if volunteer in entry.leases:  # lapsed ones too: nobody is at work on them any more
+            if entry.owner == volunteer:
+                self._close(entry, "void", why)
+            elif volunteer in entry.leases:  # lapsed too: nobody is at work on them any more
                 self._stop(entry, volunteer, why)
+        self._returned.pop(volunteer, None)
         return units
 
     def lapse(self, now: float) -> list[tuple[UnitId, VolunteerId]]:
@@ -213,59 +303,102 @@ class LeaseBook:
             if lease.running and now >= lease.ends_at
         ]
         for unit, volunteer in lapsed:
-            self._stop(self._open[unit], volunteer, f"lease of {volunteer} ran out", lapsed=True)
+            entry = self._open[unit]
+            entry.lapses += 1
+            self._stop(entry, volunteer, f"lease of {volunteer} ran out", lapsed=True)
         return lapsed
+
+    # -- checkpoints --------------------------------------------------------------------------
+
+    def snapshot(self, unapplied: Collection[Unit] = ()) -> BookState:
+        """What is done stays done, except for `unapplied`: done, but not in the parameters yet.
+
+        These, like all that is under way, are waiting after `restore`. Whatever is done and not
+        among them is taken to be in the parameters from now on.
+        """
+        undone = [
+            Entry(unit, self._owners.get(unit.id), story=["was not applied before a checkpoint"])
+            for unit in unapplied
+        ]
+        self._owners = {entry.unit.id: entry.owner for entry in undone if entry.owner is not None}
+        return BookState(
+            next_id=self._next_id,
+            waiting=tuple(_keep(entry) for entry in (*undone, *self._open.values())),
+            set_aside=tuple(_keep(entry) for entry in self.set_aside),
+            done_units=self.done_units - len(undone),
+            done_batches=self.done_batches - sum(entry.unit.batches for entry in undone),
+            done_samples=self.done_samples - sum(self.samples(entry.unit) for entry in undone),
+            assignment=self._assignment.snapshot(),
+        )
+
+    def restore(self, state: BookState) -> None:
+        """Go back to a snapshot, of this book or of one for the same work, without any leases.
+
+        Whoever restores begins a new incarnation: ids may name other units than before.
+        """
+        for entry in self._open.values():
+            self._end_leases(entry)
+        waiting = [_entry(kept) for kept in state.waiting]
+        self._open = {entry.unit.id: entry for entry in waiting}
+        self._returned.clear()
+        for entry in waiting:
+            self._returned[entry.owner].append(entry.unit.id)
+        self._next_id = max(self._next_id, state.next_id)
+        self._owners = {}
+        self.done_units = state.done_units
+        self.done_batches = state.done_batches
+        self.done_samples = state.done_samples
+        self.set_aside = [_entry(kept, "set_aside") for kept in state.set_aside]
+        self._assignment.restore(state.assignment, [(entry.unit, entry.owner) for entry in waiting])
 
     # -- the queue ----------------------------------------------------------------------------
 
-    def _returned_unit(
-        self, volunteer: VolunteerId, *, even_if_failed: bool = False
-    ) -> Entry | None:
-        for _ in range(len(self._returned)):
-            entry = self._open.get(self._returned.popleft())
-            if entry is None or entry.state != "waiting":
-                continue
-            theirs = entry.leases.get(volunteer)
-            at_it = theirs is not None and theirs.lapsed
-            if not at_it and (even_if_failed or volunteer not in entry.failed_on):
-                return entry
-            self._returned.append(entry.unit.id)
-        return None
-
-    def _fresh_unit(self, holds: Collection[int]) -> tuple[Entry | None, str]:
-        if not self._fresh and self._epoch < self.epochs - 1:
-            self._epoch += 1
-            self._fresh = {
-                shard: self.plan.of_shard(shard).start for shard in self._shard_order(self._epoch)
-            }
-        if not self._fresh:
-            waiting = f"the last {len(self._open)} units are with others"
-            return None, waiting if self._open else "every unit is done"
-        shard = next((s for s in self._fresh if s in holds), None)
-        reason = "of a shard you hold"
-        if shard is None:
-            shard = min(self._fresh, key=lambda s: self._workers[s])
-            reason = "of the shard with the fewest volunteers"
-        return self._cut(shard), reason
-
-    def _cut(self, shard: int) -> Entry:
-        first, end = self._fresh[shard], self.plan.of_shard(shard).stop
-        batches = min(self._batches_per_unit, end - first)
-        if first + batches == end:
-            del self._fresh[shard]
-        else:
-            self._fresh[shard] = first + batches
-        unit = Unit(
-            id=UnitId(self._next_id),
-            kind=self._kind,
-            epoch=self._epoch,
-            shard=shard,
-            first_batch=first,
-            batches=batches,
+    def _choose(
+        self, volunteer: VolunteerId, holds: Collection[int], batches: int
+    ) -> tuple[Entry | None, str]:
+        if entry := self._waiting_unit(volunteer):
+            return entry, "given back before"
+        piece, reason = self._assignment.next(
+            volunteer, batches=min(batches, MAX_BATCHES), holds=holds, at_work=self._workers
         )
-        self._next_id += 1
-        entry = self._open[unit.id] = Entry(unit)
-        return entry
+        if piece is not None:
+            unit = Unit(
+                id=UnitId(self._next_id),
+                kind=self._kind,
+                epoch=piece.epoch,
+                shard=piece.shard,
+                first_batch=piece.first_batch,
+                batches=piece.batches,
+            )
+            self._next_id += 1
+            entry = self._open[unit.id] = Entry(unit, piece.owner)
+            return entry, reason
+        if entry := self._waiting_unit(volunteer, failed=True):
+            return entry, "failed here before, but nobody else is left to try"
+        # Perhaps it is still at work on its own last unit, perhaps that was lost on the way.
+        if not self._holding[volunteer] and (entry := self._waiting_unit(volunteer, slow=True)):
+            return entry, "you have not finished it in time, and nobody else may"
+        return None, reason
+
+    def _waiting_unit(
+        self, volunteer: VolunteerId, *, failed: bool = False, slow: bool = False
+    ) -> Entry | None:
+        """One that waits; `failed`: even if it failed here; `slow`: even if it lapsed here.
+
+        What lapsed here is given only to its owner again.
+        """
+        for owner in (volunteer,) if slow else (volunteer, None):
+            queue = self._returned.get(owner, deque())
+            for _ in range(len(queue)):
+                entry = self._open.get(queue.popleft())
+                if entry is None or entry.state != "waiting":
+                    continue
+                theirs = entry.leases.get(volunteer)
+                at_it = theirs is not None and theirs.lapsed
+                if slow or (not at_it and (failed or volunteer not in entry.failed_on)):
+                    return entry
+                queue.append(entry.unit.id)
+        return None
 
     def _stop(
         self, entry: Entry, volunteer: VolunteerId, why: str, *, lapsed: bool = False
@@ -273,26 +406,43 @@ class LeaseBook:
         lease = entry.leases[volunteer]
         lease.lapsed = lapsed
         if not lease.running:
+            entry.story.append(why)
             return
         lease.running = False
         self._count(entry, volunteer, -1)
-        if entry.state == "leased" and entry.running == 0:
-            entry.become("waiting", why)
-            self._returned.append(entry.unit.id)
+        entry.become("waiting", why)
+        self._returned[entry.owner].append(entry.unit.id)
 
-    def _set_aside(self, entry: Entry, why: str) -> None:
-        entry.become("set_aside", why)
-        self._end_all(entry)
+    def _close(self, entry: Entry, end: End, why: str) -> None:
+        entry.become(end, why)
+        self._end_leases(entry)
         del self._open[entry.unit.id]
-        self.set_aside.append(entry)
+        self._assignment.closed(entry.unit, entry.owner, end)
 
-    def _end_all(self, entry: Entry) -> None:
+    def _end_leases(self, entry: Entry) -> None:
         for volunteer, lease in entry.leases.items():
+            self._bases.release(lease.base)
             if lease.running:
+                lease.running = False
                 self._count(entry, volunteer, -1)
 
     def _count(self, entry: Entry, volunteer: VolunteerId, change: int) -> None:
         self._workers[entry.unit.shard] += change
+        self._running += change
         self._holding[volunteer] += change
         if not self._holding[volunteer]:
             del self._holding[volunteer]
+
+
+def _keep(entry: Entry) -> KeptUnit:
+    return KeptUnit(
+        unit=entry.unit,
+        owner=entry.owner,
+        failed_on=tuple(entry.failed_on.items()),
+        story=tuple(entry.story),
+    )
+
+
+def _entry(kept: KeptUnit, state: State = "waiting") -> Entry:
+    failed_on = Counter(dict(kept.failed_on))
+    return Entry(kept.unit, kept.owner, state, failed_on=failed_on, story=list(kept.story))

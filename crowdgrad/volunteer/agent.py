@@ -50,7 +50,7 @@ from crowdgrad.volunteer.workshop import Workshop
 Connect = Callable[[str, int], Awaitable[Connection]]
 MAX_WAIT_S = 5.0
 LASTING_S = 10.0
-BLAMELESS = ("over", "already_done")
+BLAMELESS = ("over", "already_done", "too_old", "too_late")
 """Verdicts on updates that merely came too late."""
 MAX_FAILURES = 10
 """Units that may fail one after the other before we leave the job to others."""
@@ -83,8 +83,12 @@ class Agent:
         reconnect_s: float,
         memory_bytes: int | None = None,
         token: str = "",
+        pace_s: float = 0.0,
     ) -> None:
-        """`memory_bytes`: the most a job may take; by default half of what there is."""
+        """`memory_bytes`: the most a job may take; by default half of what there is.
+
+        `pace_s`: how long to pause after every batch.
+        """
         self._identity = identity
         self.volunteer = volunteer
         self._chunks = chunks
@@ -94,6 +98,7 @@ class Agent:
         self._reconnect_s = reconnect_s
         self._memory_bytes = memory_bytes or lent_memory(volunteer)
         self._token = token
+        self._pace_s = pace_s
         self._workshop: Workshop | None = None
         self._leaving = asyncio.Event()
         self._state = ""
@@ -183,7 +188,11 @@ class Agent:
         if self._workshop is None:
             self._say("state", "Fetching the program and checking it.")
             self._workshop = await Workshop.open(
-                admit, conversation, self._chunks, memory_bytes=self._memory_bytes
+                admit,
+                conversation,
+                self._chunks,
+                memory_bytes=self._memory_bytes,
+                pace_s=self._pace_s,
             )
         async with asyncio.TaskGroup() as lanes:
             for slot in range(self._workshop.slots):
@@ -213,7 +222,7 @@ class Agent:
         unit = grant.unit
         await shop.need(unit.shard, conversation, self._chunks, self._progress(unit))
         try:
-            done = await shop.trainer.compute(unit, slot)
+            done = await shop.compute(grant, slot, conversation)
         except (ChildDied, ProgramError, DataError) as error:
             self._say("trouble", str(error))
             reason = one_line(error.message)[:MAX_WORDS]

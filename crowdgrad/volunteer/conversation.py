@@ -1,14 +1,15 @@
 """One connection to a host: questions out, answers to whoever asked.
 
-An exchange is answered by its ticket, a blob by its hash. The host may speak unasked (roster,
-finished). Payloads land where they are used: parameters in the slot of the exchange that waits for
-them.
+An exchange or a fetch is answered by its ticket, a blob by its hash. The host may speak unasked
+(roster, finished). Payloads land where they are used: parameters in the slot of whoever waits for
+them. A unit that goes on where another ended comes without any.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+from typing import TypeVar
 
 import msgspec
 
@@ -22,7 +23,9 @@ from crowdgrad.net.messages import (
     Admit,
     Blob,
     Exchange,
+    Fetch,
     Finished,
+    Fresh,
     Get,
     Grant,
     Join,
@@ -36,6 +39,7 @@ from crowdgrad.net.messages import (
 from crowdgrad.net.transport.base import Connection, Payload
 
 Answer = Grant | Wait
+A = TypeVar("A")
 
 
 class Conversation:
@@ -44,6 +48,7 @@ class Conversation:
         self.finished: Finished | None = None
         self._tickets = itertools.count(1)
         self._exchanges: dict[int, tuple[memoryview, asyncio.Future[Answer]]] = {}
+        self._fetches: dict[int, tuple[memoryview, asyncio.Future[Fresh]]] = {}
         self._blobs: dict[ChunkHash, tuple[int, asyncio.Future[bytes]]] = {}
         connection.set_sink(self._sink)
 
@@ -85,31 +90,42 @@ class Conversation:
         return await future
 
     async def exchange(self, ask: Exchange, payload: Payload, into: memoryview) -> Answer:
-        """`into` receives the parameters of a Grant."""
+        """`into` receives the parameters of a Grant, unless its unit goes on without."""
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         ticket = next(self._tickets)
         self._exchanges[ticket] = (into, future)
         await self.connection.send(msgspec.structs.replace(ask, ticket=ticket), payload)
         return await future
 
+    async def fetch(self, into: memoryview) -> Fresh:
+        """The newest parameters, into `into`."""
+        future: asyncio.Future[Fresh] = asyncio.get_running_loop().create_future()
+        ticket = next(self._tickets)
+        self._fetches[ticket] = (into, future)
+        await self.connection.send(Fetch(ticket=ticket))
+        return await future
+
     def _sink(self, message: Message, length: int) -> memoryview:
-        if isinstance(message, Grant) and message.ticket in self._exchanges:
+        into: memoryview | None = None
+        if isinstance(message, Grant) and message.link == 0 and message.ticket in self._exchanges:
             into = self._exchanges[message.ticket][0]
-            if len(into) == length:
-                return into
+        elif isinstance(message, Fresh) and message.ticket in self._fetches:
+            into = self._fetches[message.ticket][0]
+        if into is not None and len(into) == length:
+            return into
         if isinstance(message, Blob) and self._blobs.get(message.hash, (-1,))[0] == length:
             return memoryview(bytearray(length))
         raise FrameError(f"A {type(message).__name__} came with {length} unexpected bytes.")
 
     def _route(self, message: Message, payload: memoryview) -> None:
         if isinstance(message, Grant | Wait):
-            if message.ticket not in self._exchanges:
-                raise FrameError("An answer to a question nobody asked.")
-            if isinstance(message, Grant) and not payload:
+            if isinstance(message, Grant) and message.link == 0 and not payload:
                 raise FrameError("A unit came without parameters.")
-            _, waiting = self._exchanges.pop(message.ticket)
-            if not waiting.done():
-                waiting.set_result(message)
+            _answer(self._exchanges, message.ticket, message)
+        elif isinstance(message, Fresh):
+            if not payload:
+                raise FrameError("Fresh parameters came without their bytes.")
+            _answer(self._fetches, message.ticket, message)
         elif isinstance(message, Blob):
             _, blob = self._blobs.pop(message.hash, (0, None))
             if blob is not None and not blob.done():
@@ -122,13 +138,23 @@ class Conversation:
             raise FrameError(f"A host does not say {type(message).__name__}.")
 
     def _fail(self, error: CrowdgradError) -> None:
-        futures: list[asyncio.Future[Answer] | asyncio.Future[bytes]] = [
+        futures: list[asyncio.Future[Answer] | asyncio.Future[Fresh] | asyncio.Future[bytes]] = [
             future for _, future in self._exchanges.values()
         ]
+        futures.extend(future for _, future in self._fetches.values())
         futures.extend(future for _, future in self._blobs.values())
         for future in futures:
             if not future.done():
                 future.set_exception(error)
                 future.exception()  # whoever waits still gets it; nobody waiting is no news
         self._exchanges.clear()
+        self._fetches.clear()
         self._blobs.clear()
+
+
+def _answer(asked: dict[int, tuple[memoryview, asyncio.Future[A]]], ticket: int, said: A) -> None:
+    if ticket not in asked:
+        raise FrameError("An answer to a question nobody asked.")
+    _, waiting = asked.pop(ticket)
+    if not waiting.done():
+        waiting.set_result(said)

@@ -39,6 +39,8 @@ class Options:
     """End after the first job, as one does who named it."""
     token: str = ""
     """Of the host's own worker."""
+    pace_s: float = 0.0
+    """How long to pause after every batch: a slow machine, played."""
 
 
 def address_of(target: str | None) -> tuple[str, int] | None:
@@ -85,6 +87,7 @@ async def work(
         random01=random.random,
         reconnect_s=settings.reconnect_s,
         token=options.token,
+        pace_s=options.pace_s,
     )
     if address is not None:
         jobs = _one_job(agent, address, outcomes)

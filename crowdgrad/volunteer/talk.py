@@ -24,13 +24,30 @@ class Setup(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     local: LocalSteps
     seed: int
     threads: int
+    pace_s: float = 0.0
+    """How long to pause after every batch: a slow machine, played."""
 
 
 class Compute(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    """Agent: Compute this unit with the parameters in this slot; its shard is in place."""
+    """Agent: Compute this stretch of a unit with what lies in this slot; its shard is in place."""
 
     unit: Unit
     slot: int
+    rate: float
+    first: int = 0
+    """The stretch's first batch, counted from the unit's first."""
+    batches: int = 0
+    """0: all that follow."""
+    fresh: bool = True
+    """Start from the parameters in the slot; False: the replica goes on from where it is."""
+    add: bool = False
+    """Add to the update in the slot."""
+
+    @property
+    def numbers(self) -> range:
+        """The stretch's batches, as they are numbered through the split."""
+        first = self.unit.first_batch + self.first
+        return range(first, first + (self.batches or self.unit.batches - self.first))
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True, kw_only=True):

@@ -14,64 +14,74 @@ import os
 import signal
 import sys
 import time
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 import numpy as np
 
 from crowdgrad.data.shards import decode_manifest, shard_arrays
-from crowdgrad.domain.work import Unit
+from crowdgrad.domain.data import Split
+from crowdgrad.domain.work import Unit, UnitKind
 from crowdgrad.errors import ComputeError, CrowdgradError
 from crowdgrad.numerics.noise import order
 from crowdgrad.numerics.vectors import as_vector
-from crowdgrad.planner.batches import BatchPlan, plan
+from crowdgrad.planner.batches import BatchPlan, EpochPlans
 from crowdgrad.process import die_with_parent
 from crowdgrad.program.artifact import decode
 from crowdgrad.program.check import check
-from crowdgrad.program.engines.base import Batch, Column, Engine, UnitWork
+from crowdgrad.program.engines.base import Batch, Column, Engine, UnitResult, UnitWork
+from crowdgrad.program.engines.replica import stepping
 from crowdgrad.volunteer import talk
 from crowdgrad.volunteer.arena import Arena
 
 LOW_PRIORITY = 10
 ORDERS_KEPT = 64
-SPLITS = {"train": "train", "validate": "validation", "test": "test"}
+SPLITS: Final[dict[UnitKind, Split]] = {"train": "train", "validate": "validation", "test": "test"}
 
 
 class Trainer:
     def __init__(self, setup: talk.Setup, arena: Arena) -> None:
-        """Raises ProgramRefused before any runtime has seen the program."""
+        """Raises ProgramRefused, for program or local rule, before any runtime has seen them."""
         self._setup = setup
         self._memory = arena.memory
         program = decode(bytes(setup.plan.program.of(self._memory)))
         check(program)
+        stepping(setup.local.rule)
         self._engine: Engine = _load(program, setup.threads)
         self._manifest = decode_manifest(bytes(setup.plan.manifest.of(self._memory)))
-        self._plans: dict[str, BatchPlan] = {}
+        self._plans: dict[str, EpochPlans] = {}
         self._orders: dict[tuple[int, int], Column] = {}
         self._shards: dict[int, tuple[Column, ...]] = {}
 
-    def compute(self, unit: Unit, slot: int) -> talk.Computed:
+    def compute(self, ask: talk.Compute) -> talk.Computed:
         started = time.perf_counter()
-        work = UnitWork(
-            unit=unit,
-            local=self._setup.local,
-            seed=self._setup.seed,
-            batches=[self._batch(unit, unit.first_batch + i) for i in range(unit.batches)],
-        )
-        regions = self._setup.plan.slots[slot]
-        parameters = as_vector(regions.parameters.of(self._memory))
-        if unit.kind == "train":
-            result = self._engine.train(
-                work, parameters, as_vector(regions.update.of(self._memory))
-            )
-        else:
-            result = self._engine.evaluate(work, parameters)
+        result = self._result(ask)
+        if self._setup.pace_s > 0 and ask.unit.kind == "train":  # a host waits for its evaluations
+            time.sleep(self._setup.pace_s * len(ask.numbers))
         return talk.Computed(
-            unit=unit.id,
+            unit=ask.unit.id,
             samples=result.samples,
             loss=result.loss,
             metrics=result.metrics,
             compute_s=time.perf_counter() - started,
         )
+
+    def _result(self, ask: talk.Compute) -> UnitResult:
+        work = UnitWork(
+            unit=ask.unit,
+            local=self._setup.local,
+            seed=self._setup.seed,
+            batches=[self._batch(ask.unit, number) for number in ask.numbers],
+            rate=ask.rate,
+            lane=ask.slot,
+            fresh=ask.fresh,
+            add=ask.add,
+        )
+        regions = self._setup.plan.slots[ask.slot]
+        parameters = as_vector(regions.parameters.of(self._memory))
+        if ask.unit.kind == "train":
+            update = as_vector(regions.update.of(self._memory))
+            return self._engine.train(work, parameters, update)
+        return self._engine.evaluate(work, parameters)
 
     def _batch(self, unit: Unit, number: int) -> Batch:
         batches = self._plan(unit)
@@ -88,12 +98,9 @@ class Trainer:
     def _plan(self, unit: Unit) -> BatchPlan:
         if unit.kind not in self._plans:
             split = SPLITS[unit.kind]
-            self._plans[unit.kind] = plan(
-                self._manifest,
-                split,  # type: ignore[arg-type]
-                self._setup.local.batch_size,
-            )
-        return self._plans[unit.kind]
+            self._plans[unit.kind] = EpochPlans.of(self._manifest, split, self._setup.local)
+        # Batches grow with the epochs; those of an evaluation stay as they were in the first.
+        return self._plans[unit.kind].at(unit.epoch if unit.kind == "train" else 0)
 
     def _columns(self, shard: int) -> tuple[Column, ...]:
         if shard not in self._shards:
@@ -133,7 +140,7 @@ def serve(arena_fd: int, hear: BinaryIO, say: BinaryIO) -> None:
     _send(say, talk.Ready(engine=type(trainer._engine).__name__))
     while isinstance(message := _receive(hear), talk.Compute):
         try:
-            _send(say, trainer.compute(message.unit, message.slot))
+            _send(say, trainer.compute(message))
         except (CrowdgradError, ValueError, KeyError, IndexError, RuntimeError) as error:
             _send(say, _failure(error))
 

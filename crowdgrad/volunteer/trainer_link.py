@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import sys
 
-from crowdgrad.domain.work import Unit
 from crowdgrad.errors import ChildDied, ComputeError, CrowdgradError, MessageError, tree
 from crowdgrad.volunteer import talk
 from crowdgrad.volunteer.arena import Arena
@@ -43,17 +42,17 @@ class TrainerLink:
         return self.deaths >= MAX_DEATHS
 
     async def start(self) -> None:
-        """Raises ProgramRefused or ChildDied."""
+        """Raises ProgramRefused (its program, or its local rule) or ChildDied."""
         async with self._turn:
             await self._start()
 
-    async def compute(self, unit: Unit, slot: int) -> talk.Computed:
+    async def compute(self, ask: talk.Compute) -> talk.Computed:
         """Raises ChildDied (the next call starts a new trainer) or what the trainer reports.
 
         A caller that is cancelled goes at once; the trainer still finishes the unit before it takes
         the next, so question and answer on the pipe never fall out of step.
         """
-        task = asyncio.create_task(self._compute(unit, slot))
+        task = asyncio.create_task(self._compute(ask))
         self._tasks.add(task)
         task.add_done_callback(self._computed)
         return await asyncio.shield(task)
@@ -68,15 +67,15 @@ class TrainerLink:
         if not task.cancelled():
             task.exception()  # whoever waits gets it; a caller that went needs no news of it
 
-    async def _compute(self, unit: Unit, slot: int) -> talk.Computed:
+    async def _compute(self, ask: talk.Compute) -> talk.Computed:
         async with self._turn:
             if self._process is None:
                 await self._start()
             began = asyncio.get_running_loop().time()
-            answer = await self._ask(talk.Compute(unit=unit, slot=slot), self._patience_s())
+            answer = await self._ask(ask, self._patience_s(ask))
             self._slowest_s = max(self._slowest_s, asyncio.get_running_loop().time() - began)
-        if not isinstance(answer, talk.Computed) or answer.unit != unit.id:
-            raise MessageError(f"The trainer answered unit {unit.id} with {answer}.")
+        if not isinstance(answer, talk.Computed) or answer.unit != ask.unit.id:
+            raise MessageError(f"The trainer answered unit {ask.unit.id} with {answer}.")
         return answer
 
     async def _start(self) -> None:
@@ -101,9 +100,10 @@ class TrainerLink:
             raise MessageError(f"The trainer began with {answer}.")
         self.engine = answer.engine
 
-    def _patience_s(self) -> float:
-        """How long a unit may take before the trainer is taken for stuck."""
-        return max(START_S, PATIENCE_FACTOR * self._slowest_s)
+    def _patience_s(self, ask: talk.Compute) -> float:
+        """How long a stretch may take before the trainer is taken for stuck."""
+        pauses_s = self._setup.pace_s * len(ask.numbers)
+        return pauses_s + max(START_S, PATIENCE_FACTOR * self._slowest_s)
 
     async def _ask(self, message: talk.ToTrainer, patience_s: float) -> talk.ToAgent:
         process = self._process

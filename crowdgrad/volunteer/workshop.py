@@ -13,8 +13,9 @@ from crowdgrad.data.shards import MAX_MANIFEST_BYTES, decode_manifest
 from crowdgrad.domain.data import ChunkHash, Manifest
 from crowdgrad.domain.job import Job
 from crowdgrad.errors import DataAltered, MessageError, TurnedAway
-from crowdgrad.net.messages import MAX_SHARDS_NAMED, Admit
+from crowdgrad.net.messages import MAX_SHARDS_NAMED, Admit, Grant
 from crowdgrad.program.artifact import decode
+from crowdgrad.program.engines.replica import held_bytes
 from crowdgrad.replication.base import Chunks
 from crowdgrad.volunteer import talk
 from crowdgrad.volunteer.arena import Arena, lay_out
@@ -38,7 +39,13 @@ class Workshop:
 
     @classmethod
     async def open(
-        cls, admit: Admit, talk_to: Conversation, chunks: Chunks, *, memory_bytes: int
+        cls,
+        admit: Admit,
+        talk_to: Conversation,
+        chunks: Chunks,
+        *,
+        memory_bytes: int,
+        pace_s: float = 0.0,
     ) -> Workshop:
         """Fetch program and manifest, lay out at most so much memory, start the trainer."""
         job = admit.job
@@ -56,11 +63,12 @@ class Workshop:
             slots=job.local.overlap + 1,
             shard_bytes=[(number, manifest.shards[number].bytes) for number in mine],
         )
-        _bound("memory it needs", layout.total_bytes, memory_bytes)
+        replicas = held_bytes(job.local, spec.size)
+        _bound("memory it needs", layout.total_bytes + replicas, memory_bytes)
         arena = Arena.make(layout.total_bytes)
         layout.program.of(arena.memory)[:] = program_bytes
         layout.manifest.of(arena.memory)[:] = manifest_bytes
-        setup = talk.Setup(plan=layout, local=job.local, seed=job.seed, threads=1)
+        setup = talk.Setup(plan=layout, local=job.local, seed=job.seed, threads=1, pace_s=pace_s)
         trainer = TrainerLink(arena, setup)
         workshop = cls(job=job, manifest=manifest, arena=arena, trainer=trainer, setup=setup)
         try:
@@ -109,6 +117,30 @@ class Workshop:
             self._shards[shard] = task
         await asyncio.shield(task)
 
+    async def compute(self, grant: Grant, slot: int, talk_to: Conversation) -> talk.Computed:
+        """A unit whose shard is here; its update lies in the slot. Raises what the trainer reports.
+
+        Where parameters are fetched in its middle, it goes from one fetch to the next.
+        """
+        unit, every = grant.unit, self.job.local.fetch_every
+        # An evaluation is of one version, however long it takes.
+        stretch = every if unit.kind == "train" and 0 < every < unit.batches else unit.batches
+        done: list[talk.Computed] = []
+        for first in range(0, unit.batches, stretch):
+            if first > 0:
+                await talk_to.fetch(self.parameters(slot))
+            ask = talk.Compute(
+                unit=unit,
+                slot=slot,
+                rate=grant.rate,
+                first=first,
+                batches=min(stretch, unit.batches - first),
+                fresh=first > 0 or grant.link == 0,
+                add=first > 0,
+            )
+            done.append(await self.trainer.compute(ask))
+        return done[0] if len(done) == 1 else _together(done)
+
     async def _load(
         self,
         shard: int,
@@ -139,6 +171,18 @@ class Workshop:
         await asyncio.gather(*self._shards.values(), return_exceptions=True)
         await self.trainer.close()
         self._arena.close()
+
+
+def _together(parts: list[talk.Computed]) -> talk.Computed:
+    """What a unit's stretches come to."""
+    samples = sum(part.samples for part in parts)
+    return talk.Computed(
+        unit=parts[0].unit,
+        samples=samples,
+        loss=sum(part.loss * part.samples for part in parts) / samples,
+        metrics={},
+        compute_s=sum(part.compute_s for part in parts),
+    )
 
 
 def _bound(what: str, size: int, limit: int) -> None:

@@ -22,7 +22,7 @@ def a_status() -> Status:
         training.join(0.0, small.volunteer("ben"), own=False)
         training.leave(small.volunteer("ben").id, "left: the volunteer stopped")
         training.train_loss = 0.25
-        training.history.append(
+        training.course.history.append(
             Scores(
                 kind="validate",
                 version=Version(incarnation=0, count=0),

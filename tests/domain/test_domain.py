@@ -10,12 +10,22 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import crowdgrad.domain
 from crowdgrad.domain.data import MAX_CHUNK_BYTES, Chunk, Field, Manifest, Shard, check_hash
 from crowdgrad.domain.job import Job, Member, Roster, StoppingRule, Volunteer
 from crowdgrad.domain.program import NoiseSpec, ProgramSpec, TensorSpec
-from crowdgrad.domain.work import LocalSteps, Unit, Update, Version
+from crowdgrad.domain.work import (
+    MAX_BATCH_SIZE,
+    MAX_BATCHES,
+    LocalRule,
+    LocalSteps,
+    Unit,
+    Update,
+    Version,
+)
 
 HASH = "a" * 64
 
@@ -49,10 +59,14 @@ def volunteer(**changes: Any) -> Volunteer:
 def job(**changes: Any) -> Job:
     values = base(
         id="j-1", title="t", cause="", program=HASH, manifest=HASH, recipe="async_sgd",
-        hyperparameters={}, local=LocalSteps(batch_size=1, learning_rate=0.1),
+        hyperparameters={}, local=LocalSteps(batch_size=1),
         stop=StoppingRule(epochs=1), seed=0,
     )  # fmt: skip
     return Job(**values | changes)
+
+
+def local(**changes: Any) -> LocalSteps:
+    return LocalSteps(**base(batch_size=100) | changes)
 
 
 def unit(**changes: Any) -> Unit:
@@ -89,7 +103,7 @@ def spec(**changes: Any) -> ProgramSpec:
     return ProgramSpec(**values | changes)
 
 
-SOUND = [volunteer, job, unit, update, field, shard, manifest, spec]
+SOUND = [volunteer, job, local, unit, update, field, shard, manifest, spec]
 
 
 @pytest.mark.parametrize("make", SOUND, ids=lambda make: make.__name__)
@@ -126,9 +140,22 @@ NONSENSE: list[tuple[Callable[..., object], dict[str, Any]]] = [
     (StoppingRule, {"epochs": 0}), (StoppingRule, {"epochs": 1, "minutes": 0.0}),
     (StoppingRule, {"epochs": 1, "minutes": float("nan")}),
     (StoppingRule, {"epochs": 1, "target": float("nan")}),
-    (LocalSteps, {"batch_size": 0, "learning_rate": 0.1}),
-    (LocalSteps, {"batch_size": 1, "learning_rate": -0.1}),
-    (LocalSteps, {"batch_size": 1, "learning_rate": float("nan")}),
+    (spec, {"frozen": ("bias",)}),
+    (local, {"batch_size": 0}), (local, {"batch_size": MAX_BATCH_SIZE + 1}),
+    (local, {"batches_per_unit": 0}), (local, {"batches_per_unit": MAX_BATCHES + 1}),
+    (local, {"fetch_every": -1}), (local, {"fetch_every": MAX_BATCHES + 1}),
+    (local, {"batches_per_unit": 4, "fetch_every": 6}),
+    (local, {"batches_per_unit": 6, "fetch_every": 4}),
+    (local, {"overlap": -1}), (local, {"overlap": 9}),
+    (local, {"clip": -1.0}), (local, {"clip": float("nan")}), (local, {"clip": float("inf")}),
+    (local, {"l1": -1e-9}), (local, {"l1": float("inf")}), (local, {"l2": float("nan")}),
+    (local, {"growth": 0.99}), (local, {"growth": 1001.0}), (local, {"growth": float("nan")}),
+    (local, {"growth_every": 0}),
+    (local, {"largest_batch": -1}), (local, {"largest_batch": MAX_BATCH_SIZE + 1}),
+    (LocalRule, {"name": ""}), (LocalRule, {"name": "r" * 33}), (LocalRule, {"name": "a b"}),
+    (LocalRule, {"name": "os.system"}), (LocalRule, {"settings": {"lr": float("nan")}}),
+    (LocalRule, {"settings": {"lr": float("-inf")}}),
+    (LocalRule, {"settings": {f"s{i}": 0.0 for i in range(17)}}),
     (Version, {"incarnation": -1, "count": 0}), (Version, {"incarnation": 0, "count": -1}),
     (Chunk, {"hash": HASH, "bytes": 0}), (Chunk, {"hash": HASH, "bytes": MAX_CHUNK_BYTES + 1}),
     (Member, {"position": -1, "id": "a", "name": "a"}),
@@ -162,6 +189,55 @@ def test_versions_count_up_and_know_how_stale_an_older_one_is() -> None:
     assert Version(incarnation=3, count=0) > first
     with pytest.raises(AssertionError):
         Version(incarnation=3, count=0).staleness(first)
+
+
+@pytest.mark.parametrize(
+    ("batches", "fetch_every", "units"),
+    [(1, 0, 1), (4, 0, 1), (4, 4, 1), (4, 8, 2), (1, 8, 8), (4, 2, 1), (4, 1, 1),
+     (1, MAX_BATCHES, MAX_BATCHES)],
+)  # fmt: skip
+def test_units_between_two_fetches_make_a_chain(batches: int, fetch_every: int, units: int) -> None:
+    assert local(batches_per_unit=batches, fetch_every=fetch_every).units_per_fetch == units
+
+
+def test_a_batch_grows_every_so_many_epochs_up_to_its_largest() -> None:
+    steps = local(growth=2.0, growth_every=3, largest_batch=700)
+    assert [steps.batch_size_at(epoch) for epoch in (0, 2, 3, 5, 6, 8, 9, 100)] == [
+        100, 100, 200, 200, 400, 400, 700, 700
+    ]  # fmt: skip
+    assert local(growth=1.1).batch_size_at(1) == 110
+    assert local(batch_size=1, growth=1.5).batch_size_at(2) == 2, "rounded once, from the first"
+    assert local(growth=1000.0).batch_size_at(2) == MAX_BATCH_SIZE
+
+
+def test_a_largest_batch_below_the_first_one_does_not_shrink_it() -> None:
+    assert local(growth=2.0, largest_batch=50).batch_size_at(9) == 100
+
+
+@pytest.mark.parametrize("epoch", [10**9, 1 << 63, 10**30])
+@pytest.mark.parametrize("growth", [1.0, 1.0000001, 1.5, 1000.0])
+def test_however_many_epochs_the_batch_is_found_at_once(epoch: int, growth: float) -> None:
+    size = local(growth=growth, largest_batch=5000).batch_size_at(epoch)
+    assert size == (100 if growth == 1.0 else 5000)
+
+
+@settings(deadline=None)
+@given(
+    st.integers(1, 5000), st.floats(1.0, 1000.0), st.integers(1, 50), st.integers(0, 10_000),
+    st.integers(0, 10**7),
+)  # fmt: skip
+def test_a_batch_only_grows_and_never_beyond_what_is_allowed(
+    first: int, growth: float, every: int, largest: int, epoch: int
+) -> None:
+    steps = local(batch_size=first, growth=growth, growth_every=every, largest_batch=largest)
+    size = steps.batch_size_at(epoch)
+    assert type(size) is int
+    assert first <= size <= max(first, largest or MAX_BATCH_SIZE)
+    assert size <= steps.batch_size_at(epoch + 1)
+    assert steps.batch_size_at(epoch - epoch % every) == size
+    exact = first * growth ** min(epoch // every, 100)
+    if exact < min(largest or MAX_BATCH_SIZE, 1e6) and epoch // every <= 100:
+        assert size == round(exact)
 
 
 def test_sizes_follow_from_shapes() -> None:

@@ -10,19 +10,20 @@ from crowdgrad.data.shards import content_hash, encode_manifest
 from crowdgrad.domain.data import Chunk, ChunkHash, Field, Manifest, Shard, Split
 from crowdgrad.domain.job import Job, JobId, StoppingRule, Volunteer
 from crowdgrad.domain.program import ProgramSpec, TensorSpec
-from crowdgrad.domain.work import LocalSteps, VolunteerId
+from crowdgrad.domain.work import VolunteerId
 from crowdgrad.host.training import Training
-from crowdgrad.numerics.rules.base import ServerRule
-from crowdgrad.numerics.rules.sgd import SGD
+from crowdgrad.numerics.rules.base import Rule
+from crowdgrad.recipes.async_sgd import AsyncSGD
+from crowdgrad.recipes.base import Recipe, hyperparameters
 
 SIZE = 3
 LEASE_S = 20.0
 TRAIN_BATCHES = 5
 
 
-def spec(metrics: tuple[str, ...] = ("accuracy",)) -> ProgramSpec:
+def spec(metrics: tuple[str, ...] = ("accuracy",), size: int = SIZE) -> ProgramSpec:
     return ProgramSpec(
-        parameters=(TensorSpec(name="w", dtype="float32", shape=(SIZE,)),),
+        parameters=(TensorSpec(name="w", dtype="float32", shape=(size,)),),
         buffers=(),
         inputs=(TensorSpec(name="x", dtype="uint8", shape=(1,)),),
         noise=(),
@@ -53,36 +54,61 @@ def manifest(
     return Manifest(title="small", fields=(field,), shards=tuple(shards)), chunks
 
 
-def job(*, epochs: int = 2, target: float | None = None, minutes: float | None = None,
-        overlap: int = 0, of: Manifest | None = None) -> Job:  # fmt: skip
+def job(
+    *,
+    epochs: int = 2,
+    target: float | None = None,
+    minutes: float | None = None,
+    overlap: int = 0,
+    of: Manifest | None = None,
+    recipe: Recipe | None = None,
+) -> Job:
+    recipe = recipe or AsyncSGD(lr=0.5, batch_size=10, overlap=overlap)
     return Job(
         id=JobId("small-1"),
         title="Small",
         cause="",
         program=content_hash(b"program"),
         manifest=content_hash(encode_manifest(of or manifest()[0])),
-        recipe="async_sgd",
-        hyperparameters={"lr": 0.5},
-        local=LocalSteps(batch_size=10, learning_rate=0.5, overlap=overlap),
+        recipe=recipe.name,
+        hyperparameters=hyperparameters(recipe),
+        local=recipe.local(),
         stop=StoppingRule(epochs=epochs, target=target, minutes=minutes),
         seed=7,
     )
 
 
+class WithRule:
+    """A recipe whose host applies a rule of the test's own."""
+
+    def __init__(self, recipe: Recipe, rule: Rule) -> None:
+        self._recipe = recipe
+        self._rule = rule
+        self.name, self.local, self.serving = recipe.name, recipe.local, recipe.serving
+
+    def server_rule(self) -> Rule:
+        return self._rule
+
+
 def training(
     *,
-    rule: ServerRule | None = None,
+    rule: Rule | None = None,
+    recipe: Recipe | None = None,
     data: Manifest | None = None,
     the_job: Job | None = None,
     metrics: tuple[str, ...] = ("accuracy",),
+    wait_for: int = 0,
+    size: int = SIZE,
 ) -> Training:
+    recipe = recipe or AsyncSGD(lr=0.5, batch_size=10, overlap=0)
     return Training(
-        job=the_job or job(),
-        spec=spec(metrics),
+        job=the_job or job(recipe=recipe),
+        spec=spec(metrics, size),
         manifest=data or manifest()[0],
-        initial=np.zeros(SIZE, np.float32),
-        rule=rule or SGD(0.5),
+        initial=np.zeros(size, np.float32),
+        recipe=WithRule(recipe, rule) if rule is not None else recipe,  # type: ignore[arg-type]
         lease_s=LEASE_S,
+        wait_for=wait_for,
     )
 
 

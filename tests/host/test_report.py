@@ -60,6 +60,7 @@ def prepared(title: str) -> Prepared:
         recipe=AsyncSGD(),
         minimum=0,
         maximum=10,
+        start="any",
         max_gradient_error=0.0,
         note="a note",
     )

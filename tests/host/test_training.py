@@ -17,7 +17,7 @@ from crowdgrad.host.ledger import (
     PAUSE_S,
     Contribution,
 )
-from crowdgrad.host.training import Training
+from crowdgrad.host.training import MAX_SETBACKS, Training
 from tests.host import small
 
 
@@ -40,9 +40,9 @@ def asynchronous(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], 
 
 def leased(training: Training, who: Contribution, now: float = 0.0) -> tuple[Unit, Version]:
     base = training.parameters.version
-    unit, reason = training.lease(now, who, (), base)
-    assert unit is not None, reason
-    return unit, base
+    granted, reason = training.lease(now, who, (), base)
+    assert granted is not None, reason
+    return granted.unit, base
 
 
 @asynchronous
@@ -86,8 +86,9 @@ def test_what_cannot_be_used_is_refused_and_changes_nothing(
         assert (await training.take(1.0, eve, update, vector)).startswith(verdict)
         assert training.parameters.version.count == 0
         assert (await training.parameters.copy())[0].tolist() == [0.0] * small.SIZE
-        assert sum(eve.refused.values()) == 1
-        assert training.phase == "training"
+        assert sum(eve.refused.values()) + eve.ignored == 1
+        assert eve.ignored == (verdict == "other_incarnation")
+        assert training.course.phase == "training"
 
     asyncio.run(scenario())
 
@@ -114,16 +115,20 @@ async def test_staleness_is_the_number_of_changes_since_the_pull() -> None:
     assert dict(training.staleness) == {0: 1, 1: 1, 2: 1}
 
 
-async def evaluate(training: Training, own: Contribution, accuracy: float, now: float) -> Unit:
+async def evaluate(
+    training: Training, own: Contribution, accuracy: float, now: float, loss: float = 1.0
+) -> Unit:
     """Let worker 0 do the evaluation that is due."""
     await training.tick(now)
-    unit, reason = training.lease(now, own, (), training.parameters.version)
+    granted, reason = training.lease(now, own, (), training.parameters.version)
     assert reason == "evaluation"
-    assert unit is not None
-    assert training.evaluation.round is not None
+    assert granted is not None
+    unit = granted.unit
+    assert training.course.evaluation.round is not None
     update = updated(
-        unit, training.evaluation.round.version, samples=12, metrics={"accuracy": accuracy}
-    )
+        unit, training.course.evaluation.round.version, samples=12, loss=loss,
+        metrics={"accuracy": accuracy},
+    )  # fmt: skip
     assert await training.take(now, own, update, None) == "accepted"
     await training.tick(now)
     return unit
@@ -145,18 +150,18 @@ async def test_the_best_parameters_are_kept_and_tested_once() -> None:
     for _ in range(9):
         await train_one(training, ada, 3.0)
     await training.tick(4.0)
-    assert training.phase == "validating"
+    assert training.course.phase == "validating"
     await evaluate(training, own, 0.5, 4.0)
-    assert training.phase == "testing"
+    assert training.course.phase == "testing"
     tested = await evaluate(training, own, 0.8, 5.0)
     assert tested.kind == "test"
-    assert training.phase == "over"
-    assert training.ending is not None
-    assert training.ending.state == "finished"
+    assert training.course.phase == "over"
+    assert training.course.ending is not None
+    assert training.course.ending.state == "finished"
     assert (await training.result()).tolist() == best.tolist()
-    assert training.tested is not None
-    assert training.tested.metrics == pytest.approx({"accuracy": 0.8})
-    assert [s.metrics["accuracy"] for s in training.history] == pytest.approx([0.9, 0.5])
+    assert training.course.tested is not None
+    assert training.course.tested.metrics == pytest.approx({"accuracy": 0.8})
+    assert [s.metrics["accuracy"] for s in training.course.history] == pytest.approx([0.9, 0.5])
 
 
 @asynchronous
@@ -166,10 +171,10 @@ async def test_only_the_hosts_own_worker_evaluates() -> None:
     eve = training.join(0.0, small.volunteer("eve"), own=False)
     await train_one(training, eve, 1.0)
     await training.tick(2.0)
-    unit, _ = training.lease(2.0, eve, (), training.parameters.version)
-    assert unit is not None
-    assert unit.kind == "train"
-    round_ = training.evaluation.round
+    granted, _ = training.lease(2.0, eve, (), training.parameters.version)
+    assert granted is not None
+    assert granted.unit.kind == "train"
+    round_ = training.course.evaluation.round
     assert round_ is not None
     lie = round_.book.lease(2.0, eve.volunteer.id, round_.version)[0]
     assert lie is not None
@@ -185,11 +190,11 @@ async def test_the_target_ends_training_early_and_late_updates_are_nobodys_fault
     await train_one(training, ada, 1.0)
     unit, base = leased(training, ada, 1.0)
     await evaluate(training, own, 0.95, 2.0)
-    assert training.phase == "testing"
+    assert training.course.phase == "testing"
     assert await training.take(2.0, ada, updated(unit, base), ONES.copy()) == "over"
     assert ada.refused == {}
-    assert training.ending is not None
-    assert "target of 0.9" in training.ending.reason
+    assert training.course.ending is not None
+    assert "target of 0.9" in training.course.ending.reason
 
 
 @asynchronous
@@ -198,25 +203,98 @@ async def test_time_ends_training() -> None:
     ada = training.join(0.0, small.volunteer("ada"), own=False)
     await train_one(training, ada, 10.0)
     await training.tick(69.0)
-    assert training.phase == "training"
+    assert training.course.phase == "training"
     await training.tick(70.0)
-    assert training.ending is not None
-    assert training.ending.reason == "60 seconds have passed"
+    assert training.course.ending is not None
+    assert training.course.ending.reason == "60 seconds have passed"
 
 
 @asynchronous
-async def test_divergence_ends_the_job_and_blames_nobody() -> None:
-    training = small.training()
+async def test_divergence_goes_back_to_the_last_good_checkpoint_and_blames_nobody() -> None:
+    training = small.training(the_job=small.job(epochs=9))
+    own = training.join(0.0, small.volunteer("own"), own=True)
+    ada = training.join(0.0, small.volunteer("ada"), own=False)
+    for _ in range(2):
+        await train_one(training, ada, 1.0)
+    await evaluate(training, own, 0.7, 2.0)
+    good, _ = await training.parameters.copy()
+    for _ in range(3):
+        await train_one(training, ada, 3.0)
+    working, old = leased(training, ada, 3.0)
+    unit, base = leased(training, own, 3.0)
+    rate = training.rate
+    await training.take(3.0, own, updated(unit, base, loss=math.inf), ONES.copy())
+
+    assert training.course.phase == "training"
+    vector, version = await training.parameters.copy()
+    assert vector.tolist() == good.tolist()
+    assert version == Version(incarnation=1, count=2)
+    assert training.rate == rate / 2
+    assert "went back from version 0.5 to 0.2" in training.notice
+    assert "smaller lr" in training.notice
+    assert (own.refused, ada.refused, ada.units) == ({}, {}, 5)
+    assert training.book.done_units == 2, "what came after the checkpoint is trained on again"
+    late = updated(working, old)
+    assert await training.take(4.0, ada, late, ONES.copy()) == "other_incarnation"
+    assert (ada.ignored, ada.refused) == (1, {})
+    fresh, base = leased(training, ada, 4.0)
+    assert base == version
+    assert await training.take(4.0, ada, updated(fresh, base), ONES.copy()) == "accepted"
+
+
+@asynchronous
+async def test_a_stranger_s_nan_alone_is_no_divergence_but_our_own_parameters_are() -> None:
+    training = small.training(the_job=small.job(epochs=9))
+    eve = training.join(0.0, small.volunteer("eve"), own=False)
+    unit, base = leased(training, eve)
+    nan = np.full(3, np.nan, np.float32)
+    assert await training.take(1.0, eve, updated(unit, base), nan.copy()) == "not_finite"
+    assert training.setbacks == 0
+    unit, base = leased(training, eve)
+    huge = np.full(3, 3e38, np.float32)
+    for _ in range(3):
+        await training.take(1.0, eve, updated(unit, base), huge.copy())
+        unit, base = leased(training, eve)
+    assert not await training.parameters.sound()
+    assert await training.take(2.0, eve, updated(unit, base), nan.copy()) == "other_incarnation"
+    assert training.setbacks == 1
+    assert await training.parameters.sound()
+    assert eve.refused == {}, "it computed what it was given"
+
+
+@asynchronous
+async def test_who_diverges_again_and_again_has_failed_and_keeps_the_best() -> None:
+    training = small.training(the_job=small.job(epochs=9))
     own = training.join(0.0, small.volunteer("own"), own=True)
     await train_one(training, own, 1.0)
     await evaluate(training, own, 0.7, 2.0)
     best, _ = await training.parameters.copy()
-    unit, base = leased(training, own, 3.0)
-    await training.take(3.0, own, updated(unit, base, loss=math.inf), ONES.copy())
-    assert training.ending is not None
-    assert training.ending.state == "failed"
-    assert "smaller learning rate" in training.ending.reason
+    for _ in range(MAX_SETBACKS + 1):
+        assert training.course.ending is None
+        unit, base = leased(training, own, 3.0)
+        await training.take(3.0, own, updated(unit, base, loss=math.inf), ONES.copy())
+    assert training.course.ending is not None
+    assert training.course.ending.state == "failed"
+    assert "learning rate" in training.course.ending.reason
     assert (await training.result()).tolist() == best.tolist()
+
+
+@asynchronous
+async def test_another_host_goes_on_from_a_checkpoint() -> None:
+    training = small.training()
+    ada = training.join(0.0, small.volunteer("ada"), own=False)
+    for _ in range(3):
+        await train_one(training, ada, 1.0)
+    kept = await training.checkpoint()
+    await train_one(training, ada, 2.0)
+    later = small.training()
+    await later.resume(kept, incarnation=1)
+    assert later.parameters.version == Version(incarnation=1, count=3)
+    assert (await later.parameters.copy())[0].tolist() == [-1.5] * small.SIZE
+    back = later.join(0.0, small.volunteer("ada"), own=False)
+    assert (back.units, later.ledger.total_updates, later.book.done_units) == (3, 3, 3)
+    unit, base = leased(later, back)
+    assert await later.take(1.0, back, updated(unit, base), ONES.copy()) == "accepted"
 
 
 @asynchronous
@@ -227,7 +305,7 @@ async def test_without_validation_and_test_splits_the_last_parameters_are_the_re
     for _ in range(small.TRAIN_BATCHES):
         await train_one(training, ada, 1.0)
     await training.tick(2.0)
-    assert training.phase == "over"
+    assert training.course.phase == "over"
     assert (await training.result()).tolist() == [-2.5] * small.SIZE
 
 
@@ -237,9 +315,9 @@ async def test_stopping_keeps_what_there_is() -> None:
     ada = training.join(0.0, small.volunteer("ada"), own=False)
     await train_one(training, ada, 1.0)
     training.stop("Ctrl-C")
-    assert training.phase == "over"
-    assert training.ending is not None
-    assert training.ending.state == "stopped"
+    assert training.course.phase == "over"
+    assert training.course.ending is not None
+    assert training.course.ending.state == "stopped"
     assert (await training.result()).tolist() == [-0.5] * small.SIZE
 
 
@@ -279,9 +357,9 @@ async def test_a_job_whose_every_unit_fails_has_failed() -> None:
             unit, _ = leased(training, person)
             training.give_back(0.0, person, unit.id, "label 12 of 10 classes")
     await training.tick(1.0)
-    assert training.ending is not None
-    assert training.ending.state == "failed"
-    assert "label 12" in training.ending.reason
+    assert training.course.ending is not None
+    assert training.course.ending.state == "failed"
+    assert "label 12" in training.course.ending.reason
 
 
 @asynchronous
@@ -291,9 +369,9 @@ async def test_a_host_whose_own_worker_computes_nothing_says_why_at_once() -> No
     for _ in range(MAX_FAILURES_IN_A_ROW):
         unit, _ = leased(training, own)
         training.give_back(0.0, own, unit.id, "label 12 of 10 classes")
-    assert training.ending is not None
-    assert training.ending.state == "failed"
-    assert "label 12 of 10 classes" in training.ending.reason
+    assert training.course.ending is not None
+    assert training.course.ending.state == "failed"
+    assert "label 12 of 10 classes" in training.course.ending.reason
 
 
 @asynchronous
@@ -301,16 +379,17 @@ async def test_one_bad_unit_is_set_aside_although_nobody_else_is_here() -> None:
     data, _ = small.manifest(validation=False, test=False)
     training = small.training(data=data, the_job=small.job(epochs=1, of=data))
     own = training.join(0.0, small.volunteer("own"), own=True)
-    while training.phase == "training":
+    while training.course.phase == "training":
         unit, base = leased(training, own)
         if unit.first_batch == 2:
             training.give_back(0.0, own, unit.id, "a label out of range")
         else:
             await training.take(0.0, own, updated(unit, base), ONES.copy())
         await training.tick(1.0)
-    assert training.ending is not None
+    assert training.course.ending is not None
     assert (
-        training.ending.reason == "the epoch is done; set aside because it failed: 1 of the units"
+        training.course.ending.reason
+        == "the epoch is done; set aside because it failed: 1 of the units"
     )
     assert training.book.done_units == small.TRAIN_BATCHES - 1
 
@@ -323,9 +402,9 @@ async def test_a_metric_that_is_no_number_is_never_best_and_ends_nothing() -> No
     await evaluate(training, own, 0.5, 2.0)
     await train_one(training, own, 3.0)
     await evaluate(training, own, math.nan, 9.0)
-    assert training.phase == "training"
-    assert training.best is not None
-    assert training.best.metrics == pytest.approx({"accuracy": 0.5})
+    assert training.course.phase == "training"
+    assert training.course.best is not None
+    assert training.course.best.metrics == pytest.approx({"accuracy": 0.5})
 
 
 @asynchronous
@@ -360,3 +439,17 @@ async def test_a_place_in_the_roster_stays_its_owners() -> None:
     training.leave(small.volunteer("ada").id, "gone")
     assert [(m.position, m.name) for m in training.roster().members] == [(0, "own"), (5, "ben")]
     assert training.join(9.0, small.volunteer("ada"), own=False).position == 4
+
+
+@asynchronous
+async def test_nobody_goes_back_to_where_it_was_already_exploding() -> None:
+    training = small.training(the_job=small.job(epochs=50))
+    own = training.join(0.0, small.volunteer("own"), own=True)
+    await train_one(training, own, 1.0)
+    await evaluate(training, own, 0.5, 2.0, loss=1.0)
+    good, _ = await training.parameters.copy()
+    await train_one(training, own, 3.0)
+    await evaluate(training, own, 0.5, 9.0, loss=1e9)
+    unit, base = leased(training, own, 10.0)
+    await training.take(10.0, own, updated(unit, base, loss=math.nan), ONES.copy())
+    assert (await training.parameters.copy())[0].tolist() == good.tolist()

@@ -1,9 +1,15 @@
-"""With one volunteer, one batch a unit and lock-step exchange, we are plain PyTorch SGD."""
+"""With one volunteer, one batch a unit and lock-step exchange, we are plain PyTorch.
+
+Downpour(push_every=1, fetch_every=1) with each of the rules against torch's optimiser of the same
+name: two hundred steps, the same batches, the same dropout.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,13 +22,28 @@ from crowdgrad.data.dataset import from_arrays
 from crowdgrad.data.shards import shard_arrays
 from crowdgrad.domain.job import StoppingRule
 from crowdgrad.host.job import JobPlan, Prepared, prepare
+from crowdgrad.numerics import rules
 from crowdgrad.numerics.noise import fill, order, shard_order
+from crowdgrad.numerics.rules import Rule
 from crowdgrad.planner.batches import plan
-from crowdgrad.recipes.async_sgd import AsyncSGD
+from crowdgrad.recipes.downpour import Downpour
 from crowdgrad.settings import Settings
 from tests.integration.conftest import Stage
 
-STEPS, BATCH, LR, SEED = 100, 20, 0.1, 11
+STEPS, BATCH, SEED = 200, 20, 11
+OPTIMISERS: dict[str, tuple[Rule, float, Callable[..., torch.optim.Optimizer]]] = {
+    "sgd": (rules.SGD(), 0.1, torch.optim.SGD),
+    "momentum": (rules.Momentum(momentum=0.9), 0.02, partial(torch.optim.SGD, momentum=0.9)),
+    "nesterov": (
+        rules.Nesterov(momentum=0.9), 0.02, partial(torch.optim.SGD, momentum=0.9, nesterov=True),
+    ),
+    "adagrad": (rules.Adagrad(), 0.05, torch.optim.Adagrad),
+    "adadelta": (rules.Adadelta(), 1.0, torch.optim.Adadelta),
+    "rmsprop": (rules.RMSProp(), 0.002, torch.optim.RMSprop),
+    "adam": (rules.Adam(), 0.005, torch.optim.Adam),
+    "adamw": (rules.AdamW(decay=0.1), 0.005, partial(torch.optim.AdamW, weight_decay=0.1)),
+    "nadam": (rules.NAdam(), 0.005, torch.optim.NAdam),
+}  # fmt: skip
 
 
 class Net(nn.Module):
@@ -37,6 +58,10 @@ class Net(nn.Module):
         hidden = torch.tanh(self.first(x))
         kept = self.drop(hidden) if noise is None else hidden * (noise >= 0.25) / 0.75
         return self.second(kept)
+
+
+def with_rule(rule: Rule, lr: float) -> Downpour:
+    return Downpour(lr=lr, batch_size=BATCH, push_every=1, fetch_every=1, overlap=0, rule=rule)
 
 
 @pytest.fixture(scope="module")
@@ -58,18 +83,20 @@ def prepared() -> Prepared:
         JobPlan(
             task=task,
             data=replace(data, fields=(field, data.fields[1])),
-            recipe=AsyncSGD(lr=LR, batch_size=BATCH, overlap=0),
+            recipe=with_rule(rules.SGD(), 0.1),
             stop=StoppingRule(epochs=1),
             seed=SEED,
         )
     )
 
 
-def plain_pytorch(prepared: Prepared) -> np.ndarray:
+def plain_pytorch(
+    prepared: Prepared, make: Callable[..., torch.optim.Optimizer], lr: float
+) -> np.ndarray:
     """The same batches in the same order with the same noise, by torch alone."""
     torch.manual_seed(3)
     model = Net().train()
-    optimiser = torch.optim.SGD(model.parameters(), lr=LR)
+    optimiser = make(model.parameters(), lr=lr)
     manifest = prepared.manifest
     batches = plan(manifest, "train", BATCH)
     (noise_spec,) = prepared.program.spec.noise
@@ -95,16 +122,23 @@ def plain_pytorch(prepared: Prepared) -> np.ndarray:
     return np.concatenate([p.detach().numpy().ravel() for p in model.parameters()])
 
 
-def test_a_hundred_steps(prepared: Prepared, settings: Settings, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", OPTIMISERS)
+def test_two_hundred_steps(
+    name: str, prepared: Prepared, settings: Settings, tmp_path: Path
+) -> None:
+    rule, lr, make = OPTIMISERS[name]
+    recipe = with_rule(rule, lr)
+    the_same = replace(prepared, recipe=recipe, job=replace(prepared.job, local=recipe.local()))
+
     async def scenario() -> np.ndarray:
-        async with Stage(prepared, settings, tmp_path) as stage:
+        async with Stage(the_same, settings, tmp_path) as stage:
             outcome = await stage.outcome()
             assert outcome.status.updates == STEPS
             assert outcome.status.max_staleness == 0
             return (await stage.run.training.parameters.copy())[0]
 
     ours = asyncio.run(scenario())
-    torchs = plain_pytorch(prepared)
+    torchs = plain_pytorch(prepared, make, lr)
     moved = np.linalg.norm(torchs - prepared.initial)
     assert moved > 0.1, "the comparison would mean nothing"
     assert np.linalg.norm(ours - torchs) / np.linalg.norm(torchs) <= 1e-5

@@ -130,9 +130,10 @@ def test_worker_zero_is_replaced(digits: Prepared, settings: Settings, tmp_path:
             await stage.until("it works", lambda: stage.units_of("worker-0") > 3)
             (worker,) = (p for p in children_of(os.getpid()) if _name(p) == "worker-0")
             os.kill(worker, signal.SIGKILL)
-            evaluated = len(stage.run.training.history)
+            evaluated = len(stage.run.training.course.history)
             await stage.until(
-                "a new one evaluates", lambda: len(stage.run.training.history) > evaluated + 1
+                "a new one evaluates",
+                lambda: len(stage.run.training.course.history) > evaluated + 1,
             )
             stage.stop.set()
             return await stage.outcome()

@@ -5,13 +5,16 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from crowdgrad.domain.job import Job, Member, Roster, StoppingRule, Volunteer
-from crowdgrad.domain.work import LocalSteps, Unit, Update, Version
+from crowdgrad.domain.work import LocalRule, LocalSteps, Unit, Update, Version
 from crowdgrad.net.messages import (
     MAX_WORDS,
+    PROTOCOL,
     Admit,
     Blob,
     Exchange,
+    Fetch,
     Finished,
+    Fresh,
     Get,
     GiveBack,
     Grant,
@@ -36,9 +39,20 @@ JOB = Job(
     cause="",
     program=HASH,
     manifest=HASH,
-    recipe="async_sgd",
+    recipe="downpour",
     hyperparameters={"lr": 0.05, "batch_size": 100, "fast": True, "note": "é"},
-    local=LocalSteps(batch_size=100, learning_rate=0.05),
+    local=LocalSteps(
+        batch_size=100,
+        batches_per_unit=4,
+        fetch_every=8,
+        rule=LocalRule(name="momentum", settings={"momentum": 0.5}),
+        returns="weights",
+        clip=5.0,
+        l1=1e-4,
+        growth=2.0,
+        growth_every=3,
+        largest_batch=800,
+    ),
     stop=StoppingRule(epochs=5, target=0.97),
     seed=(1 << 64) - 1,
 )
@@ -49,8 +63,8 @@ UPDATE = Update(
 )
 
 EXAMPLES: tuple[Message, ...] = (
-    Hello(protocol=(1, 0), software="0.1.0"),
-    Welcome(protocol=(1, 0), software="0.1.0", challenge=bytes(range(32))),
+    Hello(protocol=PROTOCOL, software="0.1.0"),
+    Welcome(protocol=PROTOCOL, software="0.1.0", challenge=bytes(range(32))),
     Problem(code="CG503", message="No.", advice="Try again."),
     Join(volunteer=VOLUNTEER, key=b"k" * 32, signature=b"s" * 64, token="t"),
     Admit(
@@ -62,12 +76,14 @@ EXAMPLES: tuple[Message, ...] = (
     Get(hash=HASH),
     Blob(hash=HASH),
     Exchange(update=UPDATE, shards=(3, 1)),
-    Grant(unit=UNIT, base=VERSION, verdict="accepted"),
+    Grant(unit=UNIT, base=VERSION, rate=0.05, link=1, verdict="accepted", ticket=3),
     Wait(reason="all units are leased", seconds=0.5, verdict="already_done"),
     GiveBack(unit=7, reason="stopped"),
     Heartbeat(),
     Leave(reason="good night"),
     Finished(reason="all epochs are done", samples=40_000, credit=1.5),
+    Fetch(ticket=4),
+    Fresh(base=VERSION, ticket=4),
 )
 
 
@@ -83,6 +99,15 @@ messages = st.one_of(
     st.builds(
         Exchange,
         shards=st.lists(st.integers(-(1 << 63), (1 << 64) - 1), max_size=20).map(tuple),
+    ),
+    st.builds(
+        Grant,
+        unit=st.just(UNIT),
+        base=st.just(VERSION),
+        rate=st.floats(0, allow_infinity=False),
+        link=st.integers(0, (1 << 64) - 1),
+        verdict=printable(20),
+        ticket=st.integers(0, 1 << 60),
     ),
     st.builds(Wait, reason=printable(20), seconds=st.floats(0, 1e6), verdict=printable(20)),
     st.builds(

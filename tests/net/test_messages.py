@@ -91,11 +91,11 @@ def test_a_damaged_message_is_a_message_or_refused(message: Message, data: st.Da
 NONSENSE = [
     ("Get", {"hash": 5}),
     ("Grant", {"unit": {"id": -1, "kind": "train", "epoch": 0, "shard": 0, "first_batch": 0,
-                        "batches": 1}, "base": {"incarnation": 0, "count": 0}}),
+                        "batches": 1}, "base": {"incarnation": 0, "count": 0}, "rate": 0.1}),
     ("Grant", {"unit": {"id": 1, "kind": "mine bitcoin", "epoch": 0, "shard": 0, "first_batch": 0,
-                        "batches": 1}, "base": {"incarnation": 0, "count": 0}}),
+                        "batches": 1}, "base": {"incarnation": 0, "count": 0}, "rate": 0.1}),
     ("Grant", {"unit": {"id": 1, "kind": "train", "epoch": 0, "shard": 0, "first_batch": 0,
-                        "batches": 1}, "base": {"incarnation": 0, "count": -1}}),
+                        "batches": 1}, "base": {"incarnation": 0, "count": -1}, "rate": 0.1}),
     ("Exchange", {"update": {"unit": 1, "base": {"incarnation": 0, "count": 0}, "samples": 0,
                              "loss": 0.0, "metrics": {}, "compute_s": 0.0}}),
     ("RosterChanged", {"roster": {"job": "a", "members": [
@@ -105,6 +105,9 @@ NONSENSE = [
     ("Wait", {"reason": "", "seconds": float("nan")}),
     ("Wait", {"reason": "", "seconds": -1.0}),
     ("Exchange", {"shards": [0] * (MAX_SHARDS_NAMED + 1)}),
+    ("Fetch", {"ticket": "now"}),
+    ("Fresh", {"ticket": 1}),
+    ("Fresh", {"base": {"incarnation": -1, "count": 0}}),
 ]  # fmt: skip
 
 
@@ -124,6 +127,45 @@ def test_a_host_cannot_ask_for_a_senseless_rhythm_or_place(change: dict[str, obj
     admit = example_of("Admit")
     content = msgspec.to_builtins(admit) | change
     with pytest.raises(MessageError, match="Admit"):
+        decode(admit.kind, msgspec.msgpack.encode(content))
+
+
+@pytest.mark.parametrize(
+    "change", [{"rate": float("nan")}, {"rate": float("inf")}, {"rate": -0.1}, {"rate": None},
+               {"rate": "fast"}, {"link": -1}, {"link": 0.5}],
+)  # fmt: skip
+def test_a_unit_is_not_granted_at_a_senseless_rate_or_link(change: dict[str, object]) -> None:
+    grant = example_of("Grant")
+    content = msgspec.to_builtins(grant)
+    assert decode(grant.kind, msgspec.msgpack.encode(content)) == grant
+    with pytest.raises(MessageError, match="Grant message does not make sense"):
+        decode(grant.kind, msgspec.msgpack.encode(content | change))
+
+
+def test_a_unit_is_granted_with_its_rate_and_starts_a_chain_unless_it_says_otherwise() -> None:
+    content = msgspec.to_builtins(example_of("Grant"))
+    del content["link"]
+    assert decode(10, msgspec.msgpack.encode(content)).link == 0  # type: ignore[attr-defined]
+    del content["rate"]
+    with pytest.raises(MessageError, match="rate"):
+        decode(10, msgspec.msgpack.encode(content))
+
+
+LOCAL_NONSENSE: list[dict[str, object]] = [
+    {"batch_size": 0}, {"fetch_every": 3}, {"fetch_every": -8}, {"returns": "secrets"},
+    {"growth": 0.5}, {"growth": float("nan")}, {"clip": -1.0}, {"overlap": 99},
+    {"rule": {"name": "", "settings": {}}}, {"rule": {"name": "../x", "settings": {}}},
+    {"rule": {"name": "sgd", "settings": {"lr": float("nan")}}},
+    {"rule": {"name": "sgd", "settings": {f"s{i}": 1.0 for i in range(17)}}},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("change", LOCAL_NONSENSE, ids=str)
+def test_a_host_cannot_ask_for_senseless_local_steps(change: dict[str, object]) -> None:
+    admit = example_of("Admit")
+    content = msgspec.to_builtins(admit)
+    content["job"]["local"] |= change
+    with pytest.raises(MessageError, match="Admit message does not make sense"):
         decode(admit.kind, msgspec.msgpack.encode(content))
 
 

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crowdgrad.domain.data import MAX_CHUNK_BYTES, Chunk, Field, Manifest, Shard, Split
-from crowdgrad.planner.batches import plan
+from crowdgrad.domain.data import MAX_CHUNK_BYTES, Chunk, ChunkHash, Field, Manifest, Shard, Split
+from crowdgrad.domain.work import LocalSteps
+from crowdgrad.planner.batches import PLANS_KEPT, EpochPlans, plan
 
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 shards = st.lists(st.tuples(st.sampled_from(SPLITS), st.integers(1, 300)), min_size=1, max_size=12)
@@ -20,7 +21,11 @@ def manifest(sizes: list[tuple[Split, int]]) -> Manifest:
         title="t",
         fields=(Field(name="x", dtype="uint8", shape=()),),
         shards=tuple(
-            Shard(split=split, records=records, chunks=(Chunk(hash="0" * 64, bytes=records),))
+            Shard(
+                split=split,
+                records=records,
+                chunks=(Chunk(hash=ChunkHash("0" * 64), bytes=records),),
+            )
             for split, records in sizes
         ),
     )
@@ -83,3 +88,39 @@ def test_a_batch_that_does_not_exist_is_named(batch: int) -> None:
 
 def test_a_split_without_shards_has_no_batches() -> None:
     assert plan(manifest([("train", 10)]), "test", 3).total == 0
+
+
+# -- batches that grow ------------------------------------------------------------------------
+
+
+def test_every_epoch_has_the_plan_of_its_batch_size() -> None:
+    data = manifest([("train", 25), ("test", 7), ("train", 10)])
+    local = LocalSteps(batch_size=4, growth=2.0, growth_every=2, largest_batch=10)
+    plans = EpochPlans.of(data, "train", local)
+    assert plans.records == 35
+    for epoch, size in enumerate((4, 4, 8, 8, 10, 10)):
+        assert plans.at(epoch) == plan(data, "train", size)
+    assert plans.at(5).shards == (0, 2)
+
+
+def test_epochs_with_the_same_batch_size_share_a_plan() -> None:
+    asked: list[int] = []
+
+    def size_at(epoch: int) -> int:
+        asked.append(epoch)
+        return 5
+
+    plans = EpochPlans((3, 7), (25, 10), size_at)
+    assert plans.at(0) is plans.at(1)
+    assert asked == [0, 1]
+
+
+def test_few_plans_are_kept() -> None:
+    plans = EpochPlans((0,), (1000,), lambda epoch: epoch + 1)
+    first = plans.at(0)
+    for epoch in range(PLANS_KEPT):
+        assert plans.at(epoch) is plans.at(epoch)
+    assert plans.at(0) is first
+    plans.at(PLANS_KEPT)
+    assert plans.at(0) is not first
+    assert plans.at(0) == first

@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import nn
 
-from crowdgrad.domain.work import LocalSteps, Unit, UnitId
-from crowdgrad.errors import DataMalformed, ProgramError, ProgramRefused
+from crowdgrad.domain.work import LocalRule, LocalSteps, Unit, UnitId
+from crowdgrad.errors import ComputeError, DataMalformed, ProgramError, ProgramRefused
 from crowdgrad.numerics import noise
 from crowdgrad.numerics.layout import Layout
 from crowdgrad.program.engines.base import Batch, UnitWork
@@ -33,7 +33,7 @@ def batch(number: int, samples: int) -> Batch:
     return Batch(number=number, fields=(pixels, random.integers(0, 5, samples, dtype=np.uint8)))
 
 
-def work(*batches: Batch, epoch: int = 2) -> UnitWork:
+def work(*batches: Batch, epoch: int = 2, **local) -> UnitWork:
     unit = Unit(
         id=UnitId(1),
         kind="train",
@@ -42,8 +42,8 @@ def work(*batches: Batch, epoch: int = 2) -> UnitWork:
         first_batch=batches[0].number,
         batches=len(batches),
     )
-    local = LocalSteps(batch_size=8, learning_rate=RATE, batches_per_unit=len(batches))
-    return UnitWork(unit=unit, local=local, seed=SEED, batches=batches)
+    steps = LocalSteps(batch_size=8, batches_per_unit=len(batches), **local)
+    return UnitWork(unit=unit, local=steps, seed=SEED, batches=batches, rate=RATE)
 
 
 def train(engine, captured, unit, parameters=None):
@@ -97,6 +97,42 @@ def test_a_unit_of_batches_is_the_sum_of_gradients_along_local_steps(engine, cap
     assert distance(update, total) < 1e-5
     assert result.samples == 19
     assert result.loss == pytest.approx(sum(losses) / 19, rel=1e-5)
+
+
+def test_local_steps_are_those_of_single_gradients_to_the_last_bit(engine, captured):
+    batches = [batch(3, 8), batch(4, 8), batch(5, 3)]
+    together = train(engine, captured, work(*batches))[1]
+    replica, total = captured.parameters.copy(), np.zeros_like(captured.parameters)
+    for one in batches:
+        gradient = train(engine, captured, work(one), replica)[1]
+        total += gradient
+        replica -= np.float32(RATE) * gradient
+    assert np.array_equal(together, total)
+
+
+def test_a_chain_goes_on_where_the_lane_left_off(engine, captured):
+    rule = LocalRule(name="adam")
+    batches = [batch(number, 8) for number in range(6)]
+    long = work(*batches, rule=rule, returns="weights")
+    wanted = {
+        lane: train(engine, captured, replace(long, batches=batches[::step]))[1]
+        for lane, step in ((0, 1), (1, -1))
+    }
+    for number in range(3):  # two lanes in turns, through the same engine
+        for lane, step in ((0, 1), (1, -1)):
+            part = work(*batches[::step][2 * number : 2 * number + 2], rule=rule, fetch_every=6)
+            link = replace(part, lane=lane, fresh=number == 0)
+            if number == 2:
+                link = replace(link, local=replace(link.local, returns="weights"))
+            update = train(engine, captured, link)[1]
+            if number == 2:
+                assert np.array_equal(update, wanted[lane])
+
+
+def test_a_chain_without_a_beginning_is_an_error_and_the_engine_still_works(engine, captured):
+    with pytest.raises(ComputeError, match="no replica"):
+        train(engine, captured, replace(work(batch(0, 8), fetch_every=2), fresh=False))
+    train(engine, captured, work(batch(0, 8)))
 
 
 def test_fifty_steps_equal_plain_sgd(engine, captured):
@@ -219,7 +255,7 @@ def test_bytes_that_are_no_graph_are_refused(captured):
 def test_handling_programs_loads_no_runtime():
     code = (
         "import sys, crowdgrad.program.artifact, crowdgrad.program.check, "
-        "crowdgrad.program.engines.base; "
+        "crowdgrad.program.engines.base, crowdgrad.program.engines.replica; "
         "print([m for m in ('torch', 'onnxruntime', 'onnx', 'google') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from crowdgrad.domain.work import Unit, UnitId, Version
+from crowdgrad.domain.work import Unit, UnitId, Update, Version
 from crowdgrad.errors import ChildDied, ComputeError, CrowdgradError
 from crowdgrad.net.identity import guest
 from crowdgrad.net.messages import GiveBack, Grant, Message
@@ -23,6 +23,7 @@ from tests.virtual_time import run_virtual
 GRANT = Grant(
     unit=Unit(id=UnitId(1), kind="train", epoch=0, shard=0, first_batch=0, batches=1),
     base=Version(incarnation=0, count=0),
+    rate=0.1,
 )
 
 
@@ -33,9 +34,6 @@ class Broken:
     error: CrowdgradError
     broken: bool = False
 
-    async def compute(self, unit: Unit, slot: int) -> talk.Computed:
-        raise self.error
-
 
 @dataclass
 class Shop:
@@ -44,6 +42,9 @@ class Shop:
 
     async def need(self, *what: object) -> None:
         return None
+
+    async def compute(self, *what: object) -> talk.Computed:
+        raise self.trainer.error
 
 
 def agent(seen: list[Event]) -> Agent:
@@ -97,3 +98,16 @@ def test_the_same_state_is_said_once() -> None:
     for text in ("Working.", "Working.", "Waiting: nothing to do.", "Working."):
         me._say("state", text)
     assert [event.text for event in seen] == ["Working.", "Waiting: nothing to do.", "Working."]
+
+
+@pytest.mark.parametrize("verdict", ["over", "already_done", "too_old", "too_late"])
+def test_an_update_that_came_late_is_nobodys_fault(verdict: str) -> None:
+    seen: list[Event] = []
+    me = agent(seen)
+    update = Update(unit=UnitId(1), base=GRANT.base, samples=8, loss=0.5, metrics={}, compute_s=0.1)
+    me._record(update, verdict)
+    assert [event.kind for event in seen] == ["unit"]
+    assert (me.samples, me.accepted, me.refused) == (0, 0, 0)
+    me._record(update, "not_finite")
+    assert seen[1].kind == "trouble"
+    assert me.refused == 1

@@ -10,15 +10,17 @@ from crowdgrad.domain.data import ChunkHash
 from crowdgrad.domain.work import Unit, UnitId, Version
 from crowdgrad.errors import FrameError, PeerError
 from crowdgrad.net.framing import pack
-from crowdgrad.net.messages import Blob, Exchange, Finished, Grant, Message, Wait
+from crowdgrad.net.messages import Blob, Exchange, Fetch, Finished, Fresh, Grant, Message, Wait
 from crowdgrad.net.transport.inproc import InprocConnection, pair
 from crowdgrad.volunteer.conversation import Conversation
 from tests.virtual_time import run_virtual
 
+BASE = Version(incarnation=0, count=0)
 
-def grant(ticket: int) -> Grant:
+
+def grant(ticket: int, link: int = 0) -> Grant:
     unit = Unit(id=UnitId(ticket), kind="train", epoch=0, shard=0, first_batch=0, batches=1)
-    return Grant(ticket=ticket, unit=unit, base=Version(incarnation=0, count=0))
+    return Grant(ticket=ticket, unit=unit, base=BASE, rate=0.1, link=link)
 
 
 async def asked(count: int) -> tuple[Conversation, InprocConnection, list[bytearray], list]:
@@ -64,10 +66,70 @@ def test_a_wait_before_a_grant_does_not_shift_the_slots() -> None:
     run_virtual(main())
 
 
+def test_a_unit_that_goes_on_comes_alone_and_leaves_the_slot_as_it_is() -> None:
+    async def main() -> None:
+        talk, far, slots, waiting = await asked(2)
+        listening = asyncio.create_task(talk.run(beat_s=1, silence_s=10))
+        slots[0][:] = b"mine"
+        in_one_piece(far, (grant(1, link=3), b""), (grant(2), b"BBBB"))
+        assert [answer.link for answer in await asyncio.gather(*waiting)] == [3, 0]
+        assert slots == [b"mine", b"BBBB"]
+        listening.cancel()
+
+    run_virtual(main())
+
+
+def test_a_fetch_between_exchanges_finds_its_own_slot() -> None:
+    async def main() -> None:
+        talk, far, slots, waiting = await asked(1)
+        listening = asyncio.create_task(talk.run(beat_s=1, silence_s=10))
+        here = bytearray(4)
+        fetching = asyncio.create_task(talk.fetch(memoryview(here)))
+        assert (await far.receive())[0] == Fetch(ticket=2)
+        newer = Version(incarnation=0, count=8)
+        in_one_piece(far, (Fresh(ticket=2, base=newer), b"NEW!"), (grant(1), b"AAAA"))
+        assert (await fetching).base == newer
+        assert (await waiting[0]).unit.id == 1
+        assert (bytes(here), slots) == (b"NEW!", [b"AAAA"])
+        listening.cancel()
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        (Fresh(ticket=2, base=BASE), b""),
+        (Fresh(ticket=2, base=BASE), b"AAA"),
+        (Fresh(ticket=1, base=BASE), b"AAAA"),  # that was an exchange
+        (grant(2), b"AAAA"),  # and that a fetch
+        (grant(2, link=1), b""),
+        (Wait(ticket=2, reason="", seconds=1), b""),
+    ],
+)
+def test_a_fetch_is_answered_by_fresh_parameters_only(frame: tuple[Message, bytes]) -> None:
+    async def main() -> None:
+        talk, far, _, waiting = await asked(1)
+        fetching = asyncio.create_task(talk.fetch(memoryview(bytearray(4))))
+        await far.receive()
+        listening = asyncio.create_task(talk.run(beat_s=1, silence_s=10))
+        in_one_piece(far, frame)
+        with pytest.raises(FrameError):
+            await listening
+        for asking in (fetching, waiting[0]):
+            with pytest.raises(PeerError):
+                await asking
+
+    run_virtual(main())
+
+
 @pytest.mark.parametrize(
     "frame",
     [
         (grant(9), b"AAAA"),
+        (grant(9, link=1), b""),
+        (grant(1, link=1), b"AAAA"),
+        (Fresh(ticket=1, base=BASE), b"AAAA"),
         (grant(1), b"AAA"),
         (grant(1), b""),
         (Wait(ticket=9, reason="", seconds=1), b""),

@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,13 +18,13 @@ from crowdgrad.data.dataset import from_arrays
 from crowdgrad.data.sharding import cut
 from crowdgrad.data.shards import encode_manifest
 from crowdgrad.domain.program import Program
-from crowdgrad.domain.work import LocalSteps, Unit, UnitId
-from crowdgrad.errors import ChildDied, CrowdgradError, ProgramRefused
-from crowdgrad.numerics.vectors import as_vector
+from crowdgrad.domain.work import LocalRule, LocalSteps, Unit, UnitId
+from crowdgrad.errors import ChildDied, ComputeError, CrowdgradError, ProgramRefused
+from crowdgrad.numerics.vectors import Vector, as_vector
 from crowdgrad.program.artifact import encode
 from crowdgrad.volunteer import talk
 from crowdgrad.volunteer.arena import Arena, lay_out
-from crowdgrad.volunteer.trainer_link import MAX_DEATHS, TrainerLink
+from crowdgrad.volunteer.trainer_link import MAX_DEATHS, START_S, TrainerLink
 
 
 @pytest.fixture(scope="module")
@@ -39,14 +40,17 @@ MANIFEST, CHUNKS = cut(DATA, seed=1, batch_size=20)
 UNIT = Unit(id=UnitId(5), kind="train", epoch=0, shard=0, first_batch=1, batches=1)
 
 
-def bench(program: Program) -> tuple[Arena, TrainerLink]:
+LOCAL = LocalSteps(batch_size=20)
+
+
+def bench(program: Program, local: LocalSteps, pace_s: float) -> tuple[Arena, TrainerLink]:
     """Everything laid out as an agent does it."""
     program_bytes, manifest_bytes = encode(program), encode_manifest(MANIFEST)
     plan = lay_out(
         program_bytes=len(program_bytes),
         manifest_bytes=len(manifest_bytes),
         vector_bytes=program.spec.vector_bytes,
-        slots=1,
+        slots=2,
         shard_bytes=[(0, MANIFEST.shards[0].bytes)],
     )
     arena = Arena.make(plan.total_bytes)
@@ -55,13 +59,23 @@ def bench(program: Program) -> tuple[Arena, TrainerLink]:
     plan.shards[0].of(arena.memory)[:] = b"".join(
         CHUNKS[chunk.hash] for chunk in MANIFEST.shards[0].chunks
     )
-    local = LocalSteps(batch_size=20, learning_rate=0.1)
-    return arena, TrainerLink(arena, talk.Setup(plan=plan, local=local, seed=3, threads=1))
+    setup = talk.Setup(plan=plan, local=local, seed=3, threads=1, pace_s=pace_s)
+    return arena, TrainerLink(arena, setup)
 
 
-def with_trainer(program: Program, test: Callable[[Arena, TrainerLink], Awaitable[None]]) -> None:
+def ask(unit: Unit = UNIT, slot: int = 0, **how: Any) -> talk.Compute:
+    return talk.Compute(unit=unit, slot=slot, rate=0.1, **how)
+
+
+def with_trainer(
+    program: Program,
+    test: Callable[[Arena, TrainerLink], Awaitable[None]],
+    *,
+    local: LocalSteps = LOCAL,
+    pace_s: float = 0.0,
+) -> None:
     async def scenario() -> None:
-        arena, link = bench(program)
+        arena, link = bench(program, local, pace_s)
         try:
             await test(arena, link)
         finally:
@@ -78,12 +92,12 @@ def test_a_unit_in_an_update_out(captured: Captured) -> None:
         await link.start()
         slot = link._setup.plan.slots[0]
         as_vector(slot.parameters.of(arena.memory))[:] = captured.parameters
-        done = await link.compute(UNIT, 0)
+        done = await link.compute(ask())
         assert (done.unit, done.samples) == (UNIT.id, 20)
         update = as_vector(slot.update.of(arena.memory)).copy()
         assert np.isfinite(update).all()
         assert np.linalg.norm(update) > 0
-        again = await link.compute(UNIT, 0)
+        again = await link.compute(ask())
         assert again.loss == done.loss, "a unit is a function of the batch, not of who computes it"
         assert (as_vector(slot.update.of(arena.memory)) == update).all()
 
@@ -98,12 +112,12 @@ def test_a_killed_trainer_is_said_to_have_died_and_replaced(captured: Captured) 
             assert first is not None
             os.kill(first, signal.SIGKILL)
             with pytest.raises(ChildDied, match="ended with code -9"):
-                await link.compute(UNIT, 0)
+                await link.compute(ask())
             assert link.deaths == death
             if death < MAX_DEATHS:
-                assert (await link.compute(UNIT, 0)).unit == UNIT.id
+                assert (await link.compute(ask())).unit == UNIT.id
         with pytest.raises(ChildDied, match=f"died {MAX_DEATHS} times"):
-            await link.compute(UNIT, 0)
+            await link.compute(ask())
 
     with_trainer(captured.program, scenario)
 
@@ -123,8 +137,8 @@ def test_a_unit_that_makes_no_sense_is_an_answer_not_a_death(captured: Captured)
     async def scenario(arena: Arena, link: TrainerLink) -> None:
         await link.start()
         with pytest.raises(CrowdgradError, match="no batch 99"):
-            await link.compute(replace(UNIT, first_batch=99), 0)
-        assert (await link.compute(UNIT, 0)).samples == 20
+            await link.compute(ask(replace(UNIT, first_batch=99)))
+        assert (await link.compute(ask())).samples == 20
         assert link.deaths == 0
 
     with_trainer(captured.program, scenario)
@@ -134,10 +148,113 @@ def test_a_cancelled_caller_does_not_put_the_pipe_out_of_step(captured: Captured
     async def scenario(arena: Arena, link: TrainerLink) -> None:
         await link.start()
         pid = link.pid
-        waiting = asyncio.create_task(link.compute(replace(UNIT, id=UnitId(1)), 0))
+        waiting = asyncio.create_task(link.compute(ask(replace(UNIT, id=UnitId(1)))))
         await asyncio.sleep(0)
         waiting.cancel()
-        assert (await link.compute(replace(UNIT, id=UnitId(2)), 0)).unit == 2
+        assert (await link.compute(ask(replace(UNIT, id=UnitId(2))))).unit == 2
         assert link.pid == pid
 
     with_trainer(captured.program, scenario)
+
+
+def vectors(arena: Arena, link: TrainerLink, slot: int = 0) -> tuple[Vector, Vector]:
+    """A slot's parameters and update, where they lie."""
+    place = link._setup.plan.slots[slot]
+    return as_vector(place.parameters.of(arena.memory)), as_vector(place.update.of(arena.memory))
+
+
+def unit(number: int, first_batch: int, batches: int = 1) -> Unit:
+    return replace(UNIT, id=UnitId(number), first_batch=first_batch, batches=batches)
+
+
+def test_a_chain_goes_on_in_its_lane_while_another_computes(captured: Captured) -> None:
+    local = LocalSteps(batch_size=20, fetch_every=3, rule=LocalRule(name="momentum"))
+
+    async def scenario(arena: Arena, link: TrainerLink) -> None:
+        await link.start()
+        (start, update), (other, _) = vectors(arena, link, 0), vectors(arena, link, 1)
+        start[:] = other[:] = captured.parameters
+        await link.compute(ask(unit(0, 0)))
+        first = update.copy()
+        start[:] = np.nan  # a link needs no parameters
+        other *= 2.0
+        await link.compute(ask(unit(1, 2), slot=1))
+        await link.compute(ask(unit(2, 1), fresh=False))
+        second = update.copy()
+        start[:] = captured.parameters - np.float32(0.1) * first
+        await link.compute(ask(unit(3, 1)))
+        assert (update == second).all(), "it went on from where the first unit had left it"
+
+    with_trainer(captured.program, scenario, local=local)
+
+
+def test_a_new_trainer_has_no_replica_and_says_so(captured: Captured) -> None:
+    async def scenario(arena: Arena, link: TrainerLink) -> None:
+        await link.start()
+        vectors(arena, link)[0][:] = captured.parameters
+        await link.compute(ask(unit(0, 0)))
+        assert link.pid is not None
+        os.kill(link.pid, signal.SIGKILL)
+        with pytest.raises(ChildDied):
+            await link.compute(ask(unit(1, 1), fresh=False))
+        with pytest.raises(ComputeError, match="lane 0 has no replica"):
+            await link.compute(ask(unit(1, 1), fresh=False))
+        assert (await link.compute(ask(unit(1, 1)))).samples == 20
+        assert link.deaths == 1
+
+    with_trainer(captured.program, scenario, local=LocalSteps(batch_size=20, fetch_every=2))
+
+
+def test_stretches_add_up(captured: Captured) -> None:
+    local = LocalSteps(batch_size=20, batches_per_unit=3, fetch_every=1)
+
+    async def scenario(arena: Arena, link: TrainerLink) -> None:
+        await link.start()
+        parameters, update = vectors(arena, link)
+        parameters[:] = captured.parameters
+        singles = []
+        for number in range(3):
+            await link.compute(ask(unit(number, number)))
+            singles.append(update.copy())
+        whole, total = unit(9, 0, 3), singles[1] + singles[2]
+        done = await link.compute(ask(whole, first=1, batches=1))
+        assert (done.unit, done.samples) == (9, 20)
+        assert (update == singles[1]).all()
+        assert (await link.compute(ask(whole, first=2, add=True))).samples == 20
+        assert (update == total).all()
+
+    with_trainer(captured.program, scenario, local=local)
+
+
+def test_batches_grow_with_the_epochs(captured: Captured) -> None:
+    local = LocalSteps(batch_size=20, batches_per_unit=2, growth=1.5, growth_every=2)
+
+    async def scenario(arena: Arena, link: TrainerLink) -> None:
+        await link.start()
+        for epoch, samples in ((0, 20), (1, 20), (2, 30), (3, 30)):
+            assert (await link.compute(ask(replace(UNIT, epoch=epoch)))).samples == samples
+        with pytest.raises(CrowdgradError, match="no batch 2"):
+            await link.compute(ask(replace(UNIT, epoch=2, first_batch=2)))
+
+    with_trainer(captured.program, scenario, local=local)
+
+
+def test_a_pause_after_every_batch_counts_as_time_computed(captured: Captured) -> None:
+    async def scenario(arena: Arena, link: TrainerLink) -> None:
+        await link.start()
+        whole = ask(unit(0, 0, 3))
+        assert link._patience_s(whole) == START_S + 3 * 0.05
+        assert (await link.compute(whole)).compute_s >= 3 * 0.05
+        assert (await link.compute(ask(whole.unit, first=2))).compute_s >= 0.05
+
+    local = LocalSteps(batch_size=20, batches_per_unit=3)
+    with_trainer(captured.program, scenario, local=local, pace_s=0.05)
+
+
+def test_a_local_rule_that_makes_no_sense_is_refused_with_a_sentence(captured: Captured) -> None:
+    async def scenario(arena: Arena, link: TrainerLink) -> None:
+        with pytest.raises(ProgramRefused, match="local rule makes no sense: there is no rule"):
+            await link.start()
+
+    local = LocalSteps(batch_size=20, rule=LocalRule(name="magic"))
+    with_trainer(captured.program, scenario, local=local)

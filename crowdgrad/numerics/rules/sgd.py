@@ -1,4 +1,4 @@
-"""Stochastic gradient descent: w ← w − η · g.
+"""Stochastic gradient descent: w ← w − η·g (Robbins & Monro 1951).
 
 Applied asynchronously (Hogwild!, Recht et al. 2011; Downpour, Dean et al. 2012) the gradient g was
 taken at parameters that others have changed since.
@@ -8,17 +8,27 @@ D: the length of the flat parameter vector.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 
+from crowdgrad.numerics.rules.base import Memory, Step
 from crowdgrad.numerics.vectors import Vector, blocks
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SGD:
-    def __init__(self, learning_rate: float) -> None:
-        self._rate = np.float32(learning_rate)
+    name: ClassVar[str] = "sgd"
+    sentence: ClassVar[str] = "Steps against the gradient, in proportion to it."
+    vectors: ClassVar[tuple[str, ...]] = ()
+    needs_base: ClassVar[bool] = False
 
-    def apply(self, parameters_D: Vector, update_D: Vector, *, staleness: int) -> None:
-        with np.errstate(all="ignore"):  # whoever applies it looks whether all is still finite
+    def step(self, parameters_D: Vector, update_D: Vector, memory: Memory, step: Step) -> None:
+        memory.steps += 1
+        with np.errstate(all="ignore"):
+            rate = np.float32(step.rate)
             for here in blocks(len(parameters_D)):
-                step = np.multiply(update_D[here], self._rate, out=update_D[here])
-                np.subtract(parameters_D[here], step, out=parameters_D[here])
+                w, g = parameters_D[here], update_D[here]
+                np.multiply(g, rate, out=g)
+                np.subtract(w, g, out=w)

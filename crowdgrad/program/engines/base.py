@@ -40,6 +40,16 @@ class UnitWork:
     local: LocalSteps
     seed: int
     batches: Sequence[Batch]
+    """The unit's, or a stretch of them where parameters are fetched in its middle."""
+    rate: float = 0.0
+    """The learning rate of the local steps."""
+    lane: int = 0
+    """Whose replica steps: each lane has its own."""
+    fresh: bool = True
+    """Start from the parameters given, forgetting what the rule remembered; False: go on from
+    where the lane's replica is."""
+    add: bool = False
+    """Add to what `update` holds instead of beginning anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,10 +65,11 @@ class Engine(Protocol):
     """Runs one program. Not safe for use by two threads at once."""
 
     def train(self, work: UnitWork, parameters: Vector, update: Vector) -> UnitResult:
-        """Write the sum of the batches' gradients into `update`; `parameters` is only read.
+        """Write what `work.local.returns` says into `update`; `parameters` is only read.
 
-        Each gradient is taken at a local replica that steps w ← w − learning_rate·g between
-        batches. Numbers that are not finite are passed on: judging them is the host's part.
+        Each gradient is taken at a local replica that steps by the local rule between batches.
+        Numbers that are not finite are passed on: judging them is the host's part. Raises
+        ComputeError where a lane is to go on that has no replica.
         """
 
     def evaluate(self, work: UnitWork, parameters: Vector) -> UnitResult:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -21,6 +22,7 @@ from crowdgrad.numerics import noise
 from crowdgrad.numerics.layout import Layout
 from crowdgrad.numerics.vectors import Vector
 from crowdgrad.program.engines.base import Batch, UnitResult, UnitWork
+from crowdgrad.program.engines.replica import Replicas
 
 _KEPT_BINDINGS: Final = 16
 
@@ -46,20 +48,12 @@ class OnnxEngine:
         self._gradient = _session(program.gradient, threads)
         self._forward: Any = None
         self._places: OrderedDict[tuple[int, ...], _Place] = OrderedDict()
-        self._replica: Vector = np.empty(0, np.float32)
-        self._scratch: Vector = np.empty(0, np.float32)
+        self._replicas = Replicas(program.spec)
 
     def train(self, work: UnitWork, parameters: Vector, update: Vector) -> UnitResult:
         self._check_vector("parameters", parameters)
         self._check_vector("update", update)
-        losses: list[float] = []
-        weights, gradient = parameters, update
-        for index, batch in enumerate(work.batches):
-            losses.append(self._step(work, batch, weights, gradient))
-            if index > 0:
-                update += gradient
-            if index + 1 < len(work.batches):
-                weights, gradient = self._local_step(work, index, parameters, update)
+        losses = self._replicas.train(work, parameters, update, partial(self._step, work))
         samples = [batch.samples for batch in work.batches]
         return UnitResult(samples=sum(samples), loss=_mean(losses, samples), metrics={})
 
@@ -101,21 +95,6 @@ class OnnxEngine:
             )
         self._run(self._gradient, place, batch)
         return float(place.scalars["loss"])
-
-    def _local_step(
-        self, work: UnitWork, index: int, parameters: Vector, update: Vector
-    ) -> tuple[Vector, Vector]:
-        """Step the replica by the latest gradient: the first is in `update`, others in scratch."""
-        if self._replica.size != parameters.size:
-            self._replica, self._scratch = np.empty_like(parameters), np.empty_like(parameters)
-        rate = work.local.learning_rate
-        if index == 0:
-            np.multiply(update, rate, out=self._replica)
-            np.subtract(parameters, self._replica, out=self._replica)
-        else:
-            np.multiply(self._scratch, rate, out=self._scratch)
-            np.subtract(self._replica, self._scratch, out=self._replica)
-        return self._replica, self._scratch
 
     def _place(
         self, session: Any, scalars: tuple[str, ...], weights: Vector, gradient: Vector | None,

@@ -1,0 +1,92 @@
+"""The parameters that units in flight started from: one copy a published version, shared.
+
+Delay compensation compares the parameters now with those a volunteer pulled. `SharedBackups` keeps
+the published snapshot itself. `HalfBackups` keeps half-precision differences from a reference that
+is renewed every few versions: half the memory, and close enough, since a difference over a few
+versions is small and only its first digits matter to the correction.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from crowdgrad.domain.work import Version
+from crowdgrad.numerics.half import HalfDifference
+from crowdgrad.numerics.vectors import Vector
+
+RENEW_EVERY = 64
+"""Backups that share a reference: fewer cost memory, more cost precision."""
+
+
+class Backups(Protocol):
+    @property
+    def bytes(self) -> int:
+        """Memory they take."""
+
+    def __contains__(self, version: Version) -> bool: ...
+
+    def keep(self, version: Version, vector: Vector) -> None:
+        """Remember what a version was; the vector does not change any more."""
+
+    def drop(self, version: Version) -> None:
+        """Nobody works from it any more."""
+
+    def weights(self, version: Version) -> Vector:
+        """What was kept, to read before the next question."""
+
+
+class SharedBackups:
+    def __init__(self) -> None:
+        self._kept: dict[Version, Vector] = {}
+
+    @property
+    def bytes(self) -> int:
+        return sum(int(vector.nbytes) for vector in self._kept.values())
+
+    def __contains__(self, version: Version) -> bool:
+        return version in self._kept
+
+    def keep(self, version: Version, vector: Vector) -> None:
+        self._kept[version] = vector
+
+    def drop(self, version: Version) -> None:
+        self._kept.pop(version, None)
+
+    def weights(self, version: Version) -> Vector:
+        return self._kept[version]
+
+
+class HalfBackups:
+    def __init__(self, size: int) -> None:
+        self._kept: dict[Version, tuple[HalfDifference, Vector]] = {}
+        self._reference: Vector | None = None
+        self._uses = 0
+        self._restored = np.empty(size, np.float32)
+
+    @property
+    def bytes(self) -> int:
+        references = {id(reference): reference for _, reference in self._kept.values()}
+        if self._reference is not None:
+            references[id(self._reference)] = self._reference
+        whole = [self._restored, *references.values()]
+        halves = sum(difference.bytes for difference, _ in self._kept.values())
+        return halves + sum(int(vector.nbytes) for vector in whole)
+
+    def __contains__(self, version: Version) -> bool:
+        return version in self._kept
+
+    def keep(self, version: Version, vector: Vector) -> None:
+        if self._reference is None or self._uses >= RENEW_EVERY:
+            self._reference, self._uses = vector.copy(), 0
+        self._uses += 1
+        self._kept[version] = (HalfDifference.of(vector, self._reference), self._reference)
+
+    def drop(self, version: Version) -> None:
+        self._kept.pop(version, None)
+
+    def weights(self, version: Version) -> Vector:
+        difference, reference = self._kept[version]
+        difference.restore(reference, self._restored)
+        return self._restored

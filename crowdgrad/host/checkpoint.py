@@ -1,0 +1,47 @@
+"""What training goes back to: everything at one version, and which of them was still good.
+
+A checkpoint is taken with every evaluation; it is good when the evaluation found finite numbers.
+Where nothing is validated, one is taken every few seconds and looked at itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from crowdgrad.host.ledger import Credited
+from crowdgrad.host.parameters import Saved
+from crowdgrad.planner.leases import BookState
+
+EVERY_S = 5.0
+"""Where nothing is validated; otherwise with every evaluation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """Everything that training goes on from, taken at one version."""
+
+    saved: Saved
+    book: BookState
+    ledger: tuple[Credited, ...]
+
+
+class LastGood:
+    def __init__(self, first: Checkpoint) -> None:
+        self.good = first
+        self._candidate: Checkpoint | None = None
+        self._taken_at = 0.0
+
+    def due(self, now: float) -> bool:
+        return now - self._taken_at >= EVERY_S
+
+    def offer(self, now: float, candidate: Checkpoint) -> None:
+        """It may be good; `confirm` or `forget` says so."""
+        self._candidate = candidate
+        self._taken_at = now
+
+    def confirm(self) -> None:
+        if self._candidate is not None:
+            self.good, self._candidate = self._candidate, None
+
+    def forget(self) -> None:
+        self._candidate = None

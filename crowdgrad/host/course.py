@@ -1,0 +1,132 @@
+"""The course of a job: its phases, what evaluations found, and how it ends.
+
+    training → validating (the last parameters) → testing (the best, once) → over
+
+The test set is looked at once, at the end, with the parameters that did best on the validation
+split.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from crowdgrad.domain.data import Manifest
+from crowdgrad.domain.job import Job, JobState
+from crowdgrad.domain.program import ProgramSpec
+from crowdgrad.domain.work import Version
+from crowdgrad.host.evaluation import Evaluation, EvaluationKind, Scores
+from crowdgrad.numerics.vectors import Vector
+from crowdgrad.planner.stopping import should_stop
+
+Phase = Literal["training", "validating", "testing", "over"]
+EVALUATE_EVERY_S = (0.5, 5.0)
+"""The least and the most between two evaluations; in between, a twentieth of the time so far."""
+
+EXPLODING = 3.0
+"""How many times worse than the best a loss may be and still be no explosion."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    state: JobState
+    reason: str
+
+
+class Course:
+    def __init__(self, job: Job, spec: ProgramSpec, manifest: Manifest, initial: Vector) -> None:
+        self.phase: Phase = "training"
+        self.ending: Ending | None = None
+        self.started_at: float | None = None
+        self.history: list[Scores] = []
+        self.tested: Scores | None = None
+        self.best: Scores | None = None
+        self.best_vector: Vector = initial.copy()
+        self.evaluation = Evaluation(
+            manifest, batch_size=job.local.batch_size, metrics=spec.metrics
+        )
+        self._rule = job.stop
+        self._metric = spec.metrics[0] if spec.metrics else None
+        self._evaluated_at = -math.inf
+
+    def elapsed_s(self, now: float) -> float:
+        return 0.0 if self.started_at is None else now - self.started_at
+
+    def end(self, state: JobState, reason: str) -> None:
+        """Training is over. What finished is still validated and tested; the rest ends now."""
+        self.ending = Ending(state=state, reason=reason)
+        self.phase = "validating" if state == "finished" else "over"
+
+    def close_round(self, now: float, train_loss: float | None) -> Scores | None:
+        """What a finished round of evaluation found; the best so far is kept."""
+        closed = self.evaluation.take_scores(self.elapsed_s(now), train_loss)
+        if closed is None:
+            return None
+        scores, vector = closed
+        if scores.kind == "test":
+            self.tested = scores
+            return scores
+        self.history.append(scores)
+        if scores.better_than(self.best):
+            self.best, self.best_vector = scores, vector
+        return scores
+
+    def plausible(self, scores: Scores) -> bool:
+        """Whether somebody may want to go back to it: not where the loss is already exploding."""
+        least = min(s.loss for s in self.history)
+        return scores.loss - least <= EXPLODING * abs(least) + 1.0
+
+    def decide(self, now: float, version: Version, *, all_done: bool, but: str = "") -> None:
+        """Go on to the next phase where this one is over; `but` is said with the reason."""
+        if self.phase == "training":
+            value = (
+                self.history[-1].metrics[self._metric] if self._metric and self.history else None
+            )
+            over, reason = should_stop(
+                self._rule, all_done=all_done, metric=value, elapsed_s=self.elapsed_s(now)
+            )
+            if over:
+                self.end("finished", reason + but)
+        if (
+            self.phase == "validating"
+            and self.evaluation.round is None
+            and self._up_to_date(version)
+        ):
+            self.phase = "testing"
+        if self.phase == "testing" and (self.tested or not self.evaluation.has("test")):
+            self.phase = "over"
+
+    def wanted_round(self, now: float, version: Version) -> EvaluationKind | None:
+        if self.evaluation.round is not None or self.started_at is None:
+            return None
+        if self.phase == "testing":
+            return "test"  # `decide` has gone on where there is nothing to test
+        if not self.evaluation.has("validate") or self._up_to_date(version):
+            return None
+        least, most = EVALUATE_EVERY_S
+        due = now - self._evaluated_at >= min(most, max(least, 0.05 * self.elapsed_s(now)))
+        if self.phase == "validating" or (self.phase == "training" and due):
+            return "validate"
+        return None
+
+    def begin_round(
+        self,
+        now: float,
+        kind: EvaluationKind,
+        vector: Vector,
+        version: Version,
+        *,
+        epoch: float,
+        lease_s: float,
+    ) -> None:
+        """`vector` is the round's own; a test looks at the best parameters there were."""
+        if kind == "test" and self.best is not None:
+            vector, version = self.best_vector, self.best.version
+        self._evaluated_at = now
+        self.evaluation.begin(kind, vector, version, epoch, lease_s)
+
+    def _up_to_date(self, version: Version) -> bool:
+        if not self.evaluation.has("validate"):
+            return True
+        return bool(self.history) and self.history[-1].version == version

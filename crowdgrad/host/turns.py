@@ -1,0 +1,107 @@
+"""Whose turn it is: waiting for the roster, the warm start, the rounds of synchronous training.
+
+Decisions only: every question is answered with the reason for people.
+"""
+
+from __future__ import annotations
+
+from crowdgrad.domain.work import VolunteerId
+from crowdgrad.host.ledger import Contribution, Ledger
+from crowdgrad.planner.rounds import Round
+from crowdgrad.recipes.base import Serving
+
+
+class Turns:
+    def __init__(self, serving: Serving, *, wait_for: int = 0) -> None:
+        """`wait_for`: volunteers that must be here before anybody begins."""
+        self._serving = serving
+        self._wait_for = wait_for
+        self._begun = wait_for == 0
+        self._alone: VolunteerId | None = None
+        self._round = Round()
+        self._idle: set[VolunteerId] = set()
+        """Those for whom there is no unit in this round, and those who take too long."""
+        self._closing = False
+
+    def reason_to_wait(self, account: Contribution, ledger: Ledger, done_batches: int) -> str:
+        """Why a member gets no unit now; empty if it may have one."""
+        if not self._begun and (reason := self._roster(ledger)):
+            return reason
+        if done_batches < self._serving.warm_start_batches and (
+            reason := self._warm_start(account, ledger)
+        ):
+            return reason
+        return self._in_round(account)
+
+    def _roster(self, ledger: Ledger) -> str:
+        missing = self._wait_for - sum(not other.own for other in ledger.connected())
+        self._begun = missing <= 0
+        return "" if self._begun else f"it begins when {missing} more have come"
+
+    def _warm_start(self, account: Contribution, ledger: Ledger) -> str:
+        batches = self._serving.warm_start_batches
+        if self._alone not in {other.volunteer.id for other in ledger.connected()}:
+            self._alone = account.volunteer.id
+        if self._alone == account.volunteer.id:
+            return ""
+        return f"warm start: one volunteer trains alone for the first {batches} batches"
+
+    # -- rounds -------------------------------------------------------------------------------
+
+    @property
+    def in_rounds(self) -> bool:
+        return self._serving.barrier is not None
+
+    @property
+    def open(self) -> bool:
+        """Whether the round still takes updates."""
+        return not self._closing
+
+    def leased(self, who: VolunteerId) -> None:
+        self._round.working.add(who)
+
+    def nothing_for(self, who: VolunteerId) -> None:
+        self._idle.add(who)
+
+    def delivered(self, who: VolunteerId) -> None:
+        self._round.working.discard(who)
+        self._round.delivered.add(who)
+
+    def gone(self, who: VolunteerId) -> None:
+        """It left, or has no unit any more: nobody waits for what it will not deliver."""
+        self._round.working.discard(who)
+        if self._alone == who:  # whoever asks next warms up
+            self._alone = None
+
+    def silent(self, who: VolunteerId) -> None:
+        """Its lease ran out: nobody waits for it in this round, though it may still deliver."""
+        self.gone(who)
+        self._idle.add(who)
+
+    def should_close(self, now: float, ledger: Ledger) -> tuple[bool, str]:
+        barrier = self._serving.barrier
+        if barrier is None or self._closing:
+            return False, "there are no rounds" if barrier is None else "it is being closed"
+        expected = {
+            account.volunteer.id
+            for account in ledger.connected()
+            if account.asked and account.state != "evaluating" and now >= account.paused_until
+        }
+        return self._round.should_close(now, barrier, expected - self._idle)
+
+    def close(self) -> None:
+        """No further updates into this round."""
+        self._closing = True
+
+    def next_round(self) -> None:
+        self._round = Round()
+        self._idle = set()
+        self._closing = False
+
+    def _in_round(self, account: Contribution) -> str:
+        if not self.in_rounds:
+            return ""
+        if self._closing:
+            return "waiting for the next round"
+        may, reason = self._round.may_begin(account.volunteer.id)
+        return "" if may else reason

@@ -1,0 +1,104 @@
+"""Every batch once an epoch, in ranges, by whoever asks: the assignment most jobs use.
+
+A volunteer gets batches of a shard it holds, else of the shard with the fewest at work, so that
+newcomers spread. The end of an epoch is not a barrier: the next opens when the last batch of this
+one has been handed out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from crowdgrad.domain.work import Unit, VolunteerId
+from crowdgrad.planner.assignment import AssignmentState, End, Piece, Progress
+from crowdgrad.planner.batches import EpochPlans
+
+
+class Ranges:
+    def __init__(
+        self, plans: EpochPlans, *, epochs: int, shard_order: Callable[[int], Sequence[int]]
+    ) -> None:
+        """`shard_order(epoch)` is the order in which an epoch's shards are first handed out."""
+        self.plans = plans
+        self._epochs = epochs
+        self._shard_order = shard_order
+        self._epoch = -1
+        self._fresh: dict[int, int] = {}  # this epoch's shards → next batch to hand out
+        self._open = 0
+
+    @property
+    def finished(self) -> bool:
+        return not self._open and not self._fresh and self._epoch >= self._epochs - 1
+
+    def epochs_done(self, done_samples: int) -> float:
+        return done_samples / self.plans.records
+
+    def members(self, ranked: Sequence[VolunteerId]) -> None:
+        """Nothing is anyone's own, so it does not matter who is here."""
+
+    def next(
+        self,
+        volunteer: VolunteerId,
+        *,
+        batches: int,
+        holds: Collection[int],
+        at_work: Mapping[int, int],
+    ) -> tuple[Piece | None, str]:
+        if not self._fresh and self._epoch < self._epochs - 1:
+            self._begin(self._epoch + 1, {})
+        if not self._fresh:
+            waiting = f"the last {self._open} units are with others"
+            return None, waiting if self._open else "every unit is done"
+        shard = next((s for s in self._fresh if s in holds), None)
+        if shard is not None:
+            return self._cut(shard, batches), "of a shard you hold"
+        shard = min(self._fresh, key=lambda s: at_work.get(s, 0))
+        return self._cut(shard, batches), "of the shard with the fewest volunteers"
+
+    def closed(self, unit: Unit, owner: VolunteerId | None, end: End) -> None:
+        assert end != "void", "what belongs to nobody is not void when somebody leaves"
+        self._open -= 1
+
+    # -- checkpoints --------------------------------------------------------------------------
+
+    def snapshot(self) -> AssignmentState:
+        taken = []
+        if self._epoch >= 0:
+            batches = self.plans.at(self._epoch)
+            for shard in batches.shards:
+                numbers = batches.of_shard(shard)
+                taken.append((numbers.start, self._fresh.get(shard, numbers.stop)))
+        return AssignmentState(
+            progress=(Progress(who=None, epoch=self._epoch, taken=tuple(taken)),)
+        )
+
+    def restore(
+        self, state: AssignmentState, waiting: Iterable[tuple[Unit, VolunteerId | None]]
+    ) -> None:
+        (progress,) = state.progress
+        self._epoch, self._fresh = progress.epoch, {}
+        if progress.epoch >= 0:
+            self._begin(progress.epoch, dict(progress.taken))
+        self._open = len(list(waiting))
+
+    # -- the epoch ----------------------------------------------------------------------------
+
+    def _begin(self, epoch: int, handed_out: Mapping[int, int]) -> None:
+        """`handed_out`: a shard's first batch → the first one that is still fresh."""
+        self._epoch = epoch
+        batches = self.plans.at(epoch)
+        for shard in self._shard_order(epoch):
+            numbers = batches.of_shard(shard)
+            first = handed_out.get(numbers.start, numbers.start)
+            if first < numbers.stop:
+                self._fresh[shard] = first
+
+    def _cut(self, shard: int, most: int) -> Piece:
+        first, end = self._fresh[shard], self.plans.at(self._epoch).of_shard(shard).stop
+        batches = min(most, end - first)
+        if first + batches == end:
+            del self._fresh[shard]
+        else:
+            self._fresh[shard] = first + batches
+        self._open += 1
+        return Piece(epoch=self._epoch, shard=shard, first_batch=first, batches=batches)

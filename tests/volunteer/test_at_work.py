@@ -1,0 +1,296 @@
+"""An agent with a real trainer at work for a host that is a script: chains, fetches, pauses."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from crowdgrad.capture.capture import Captured, capture
+from crowdgrad.capture.models import mlp
+from crowdgrad.cli import work as command
+from crowdgrad.cli.main import parser
+from crowdgrad.data.dataset import from_arrays
+from crowdgrad.data.sharding import cut
+from crowdgrad.data.shards import content_hash, encode_manifest, shard_arrays
+from crowdgrad.domain.job import Job, JobId, StoppingRule
+from crowdgrad.domain.work import LocalRule, LocalSteps, Unit, UnitId, Update, Version
+from crowdgrad.errors import ProgramRefused, TurnedAway
+from crowdgrad.net import handshake
+from crowdgrad.net.identity import guest
+from crowdgrad.net.messages import (
+    Admit,
+    Blob,
+    Exchange,
+    Fetch,
+    Finished,
+    Fresh,
+    Get,
+    GiveBack,
+    Grant,
+    Leave,
+    Message,
+)
+from crowdgrad.net.transport import tcp
+from crowdgrad.net.transport.base import Connection
+from crowdgrad.net.transport.inproc import InprocNetwork
+from crowdgrad.numerics.noise import order
+from crowdgrad.numerics.vectors import Vector, as_bytes, as_vector
+from crowdgrad.planner.batches import plan
+from crowdgrad.program.artifact import encode
+from crowdgrad.program.engines.base import Batch, UnitWork
+from crowdgrad.program.engines.onnx import OnnxEngine
+from crowdgrad.replication.store import MemoryChunks
+from crowdgrad.settings import load
+from crowdgrad.volunteer.agent import Agent, Outcome
+from crowdgrad.volunteer.probe import describe
+
+SEED, RATE = 3, 0.1
+RNG = np.random.default_rng(0)
+DATA = from_arrays(
+    RNG.normal(size=(60, 3)).astype(np.float32), RNG.integers(0, 2, 60).astype(np.uint8)
+)
+MANIFEST, CHUNKS = cut(DATA, seed=1, batch_size=20)
+MOMENTUM = LocalRule(name="momentum")
+
+
+@pytest.fixture(scope="module")
+def captured() -> Captured:
+    return capture(mlp((3,), (8,), 2), DATA.fields)
+
+
+@dataclass
+class Script:
+    """A host that gives out the units it was told to, in order, and keeps what it hears."""
+
+    captured: Captured
+    local: LocalSteps
+    grants: list[Grant]
+    updates: list[tuple[Update, Vector]] = field(default_factory=list)
+    given_back: list[GiveBack] = field(default_factory=list)
+    fetches: int = 0
+
+    def __post_init__(self) -> None:
+        self.blobs = dict(CHUNKS)
+        for data in (encode(self.captured.program), encode_manifest(MANIFEST)):
+            self.blobs[content_hash(data)] = data
+
+    def version(self, count: int) -> Vector:
+        """The parameters at a version: each is a little different."""
+        return self.captured.parameters * np.float32(1 + count / 100)
+
+    def admit(self) -> Admit:
+        program, manifest = encode(self.captured.program), encode_manifest(MANIFEST)
+        job = Job(
+            id=JobId("script"), title="Script", cause="", program=content_hash(program),
+            manifest=content_hash(manifest), recipe="downpour", hyperparameters={},
+            local=self.local, stop=StoppingRule(epochs=1), seed=SEED,
+        )  # fmt: skip
+        return Admit(
+            job=job, position=1, program_bytes=len(program), manifest_bytes=len(manifest),
+            heartbeat_s=5, silence_s=60,
+        )  # fmt: skip
+
+    async def __call__(self, connection: Connection) -> None:
+        await handshake.answer(connection, "script", b"challenge")
+        await connection.receive()
+        connection.set_sink(lambda message, length: memoryview(bytearray(length)))
+        await connection.send(self.admit())
+        while True:
+            message, payload = await connection.receive()
+            if isinstance(message, Leave):
+                return
+            answer = self.answer(message, payload)
+            if answer is not None:
+                await connection.send(*answer)
+
+    def answer(self, message: Message, payload: memoryview) -> tuple[Message, Any] | None:
+        if isinstance(message, Get):
+            return Blob(hash=message.hash), self.blobs[message.hash]
+        if isinstance(message, Fetch):
+            self.fetches += 1
+            base = Version(incarnation=0, count=10 + self.fetches)
+            return Fresh(ticket=message.ticket, base=base), as_bytes(self.version(base.count))
+        if isinstance(message, GiveBack):
+            self.given_back.append(message)
+            return None
+        assert isinstance(message, Exchange)
+        if message.update is not None:
+            self.updates.append((message.update, as_vector(bytes(payload))))
+        if not self.grants:
+            return Finished(reason="done", samples=1, credit=1.0), b""
+        grant = self.grants.pop(0)
+        bytes_ = b"" if grant.link else as_bytes(self.version(grant.base.count))
+        return _with(grant, ticket=message.ticket), bytes_
+
+
+def _with(grant: Grant, *, ticket: int) -> Grant:
+    return Grant(
+        unit=grant.unit, base=grant.base, rate=grant.rate, link=grant.link, verdict="accepted",
+        ticket=ticket,
+    )  # fmt: skip
+
+
+def grant(number: int, first_batch: int, batches: int = 1, *, count: int, link: int = 0) -> Grant:
+    unit = Unit(
+        id=UnitId(number), kind="train", epoch=0, shard=0, first_batch=first_batch, batches=batches
+    )
+    return Grant(unit=unit, base=Version(incarnation=0, count=count), rate=RATE, link=link)
+
+
+def agent(network: InprocNetwork, **how: Any) -> Agent:
+    key = guest()
+    return Agent(
+        identity=key,
+        volunteer=describe(key, "ada"),
+        chunks=MemoryChunks(),
+        connect=network.connect,
+        watch=lambda event: None,
+        random01=lambda: 0.5,
+        reconnect_s=1.0,
+        **how,
+    )
+
+
+def perform(script: Script, **how: Any) -> Outcome:
+    async def main() -> Outcome:
+        network = InprocNetwork()
+        listener = await network.listen("host", 1, script)
+        try:
+            return await agent(network, **how).work_for("host", 1)
+        finally:
+            await listener.close()
+
+    return asyncio.run(main())
+
+
+class Direct:
+    """The same units without agent, trainer and host."""
+
+    def __init__(self, script: Script) -> None:
+        self._engine = OnnxEngine(script.captured.program)
+        self._local = script.local
+        data = b"".join(CHUNKS[chunk.hash] for chunk in MANIFEST.shards[0].chunks)
+        self._columns = shard_arrays(MANIFEST, 0, memoryview(data))
+
+    def train(self, grant: Grant, parameters: Vector, **how: Any) -> Vector:
+        rows = order(SEED, 0, 0, len(self._columns[0]))
+        batches = plan(MANIFEST, "train", self._local.batch_size)
+        first = grant.unit.first_batch
+        ready = []
+        for number in range(first, first + grant.unit.batches):
+            here = rows[slice(*batches.rows(number))]
+            ready.append(Batch(number=number, fields=tuple(c[here] for c in self._columns)))
+        work = UnitWork(
+            unit=grant.unit, local=self._local, seed=SEED, batches=ready, rate=grant.rate, **how
+        )
+        update = np.zeros_like(parameters)
+        self._engine.train(work, parameters, update)
+        return update
+
+
+def test_a_chain_is_computed_without_parameters_in_between(captured: Captured) -> None:
+    local = LocalSteps(batch_size=20, fetch_every=3, overlap=0, rule=MOMENTUM)
+    grants = [
+        grant(0, 0, count=0), grant(1, 1, count=0, link=1), grant(2, 2, count=0, link=2),
+        grant(3, 1, count=7),
+    ]  # fmt: skip
+    script = Script(captured, local, list(grants))
+    assert perform(script).reason == "done"
+    direct = Direct(script)
+    assert [update.unit for update, _ in script.updates] == [0, 1, 2, 3]
+    for asked, (update, vector) in zip(grants, script.updates, strict=True):
+        wanted = direct.train(asked, script.version(asked.base.count), fresh=asked.link == 0)
+        assert np.array_equal(vector, wanted)
+        assert update.base == asked.base
+    alone = direct.train(grants[1], script.version(0))
+    assert not np.array_equal(script.updates[1][1], alone)
+
+
+def test_parameters_are_fetched_in_the_middle_of_a_unit(captured: Captured) -> None:
+    local = LocalSteps(batch_size=20, batches_per_unit=3, fetch_every=1, overlap=0)
+    script = Script(captured, local, [grant(0, 0, 3, count=4)])
+    perform(script)
+    assert script.fetches == 2
+    direct = Direct(script)
+    wanted = direct.train(grant(0, 0, count=4), script.version(4))
+    wanted = wanted + direct.train(grant(0, 1, count=4), script.version(11))
+    wanted = wanted + direct.train(grant(0, 2, count=4), script.version(12))
+    ((update, vector),) = script.updates
+    assert np.array_equal(vector, wanted)
+    assert (update.samples, update.base.count) == (60, 4)
+
+
+def test_a_chain_that_cannot_go_on_is_given_back_and_the_work_goes_on(captured: Captured) -> None:
+    local = LocalSteps(batch_size=20, fetch_every=3, overlap=0)
+    script = Script(captured, local, [grant(0, 0, count=0, link=1), grant(1, 1, count=0)])
+    assert perform(script).reason == "done"
+    assert [(back.unit, "no replica" in back.reason) for back in script.given_back] == [(0, True)]
+    assert [update.unit for update, _ in script.updates] == [1]
+
+
+def test_weights_come_back_where_a_recipe_wants_them(captured: Captured) -> None:
+    local = LocalSteps(
+        batch_size=20, batches_per_unit=2, overlap=0, returns="weights", clip=0.1, l1=0.01, l2=0.01
+    )
+    script = Script(captured, local, [grant(0, 0, 2, count=1)])
+    perform(script)
+    ((_, vector),) = script.updates
+    assert np.array_equal(vector, Direct(script).train(grant(0, 0, 2, count=1), script.version(1)))
+    step = np.linalg.norm(vector - script.version(1))
+    assert 0 < step < 2 * RATE * 0.2, "two clipped steps from the parameters"
+
+
+@pytest.mark.parametrize("settings", [{}, {"momentum": 7.0}])
+def test_a_rule_that_makes_no_sense_ends_it_with_a_sentence(
+    captured: Captured, settings: dict[str, float]
+) -> None:
+    name = "momentum" if settings else "magic"
+    local = LocalSteps(batch_size=20, overlap=0, rule=LocalRule(name=name, settings=settings))
+    with pytest.raises(ProgramRefused, match="local rule makes no sense"):
+        perform(Script(captured, local, []))
+
+
+def test_replicas_count_as_memory_a_job_takes(captured: Captured) -> None:
+    large = capture(mlp((3,), (20_000,), 2), DATA.fields)
+    vector = large.program.spec.vector_bytes
+    memory = 2 * vector + (1 << 20)  # parameters and update of a slot, and what is small
+    assert vector > 1 << 18
+    plain = LocalSteps(batch_size=20, overlap=0)
+    assert perform(Script(large, plain, []), memory_bytes=memory).reason == "done"
+    adam = LocalSteps(batch_size=20, overlap=0, fetch_every=4, rule=LocalRule(name="adam"))
+    with pytest.raises(TurnedAway, match="too large for this machine"):
+        perform(Script(large, adam, []), memory_bytes=memory)
+
+
+def test_the_command_passes_its_pace_on(captured: Captured, tmp_path: Path) -> None:
+    local = LocalSteps(batch_size=20, batches_per_unit=3, overlap=0)
+    script = Script(captured, local, [grant(0, 0, 3, count=0)])
+
+    async def main() -> None:
+        listener = await tcp.listen("127.0.0.1", 0, script)
+        try:
+            address = f"127.0.0.1:{listener.address[1]}"
+            args = parser().parse_args(["work", address, "--guest", "--plain", "--pace", "40"])
+            await command._work(args, load({"home": str(tmp_path)}))
+        finally:
+            await listener.close()
+
+    asyncio.run(main())
+    ((update, _),) = script.updates
+    assert update.compute_s >= 3 * 0.04
+
+
+@pytest.mark.parametrize("text", ["-1", "nan", "inf", "fast", "60001", ""])
+def test_a_pace_that_makes_no_sense_is_refused(
+    text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        parser().parse_args(["work", f"--pace={text}"])
+    assert "not a number from 0 to 60000" in capsys.readouterr().err
+    assert parser().parse_args(["work", "--pace=6.4"]).pace == 6.4
+    assert parser().parse_args(["work"]).pace == 0

@@ -1,0 +1,140 @@
+"""How a unit becomes the stretches a trainer is asked for."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from crowdgrad.domain.data import ChunkHash
+from crowdgrad.domain.job import Job, JobId, StoppingRule
+from crowdgrad.domain.work import LocalSteps, Unit, UnitId, UnitKind, Version
+from crowdgrad.net.messages import Fetch, Fresh, Grant
+from crowdgrad.net.transport.inproc import InprocConnection, pair
+from crowdgrad.volunteer import talk
+from crowdgrad.volunteer.arena import Arena, lay_out
+from crowdgrad.volunteer.conversation import Conversation
+from crowdgrad.volunteer.workshop import Workshop
+from tests.virtual_time import run_virtual
+
+BASE = Version(incarnation=0, count=4)
+
+
+@dataclass
+class Notes:
+    """A trainer that writes down what it is asked, and what lay in the slot then."""
+
+    arena: Arena
+    plan: Any
+    asked: list[talk.Compute] = field(default_factory=list)
+    found: list[bytes] = field(default_factory=list)
+
+    async def compute(self, ask: talk.Compute) -> talk.Computed:
+        self.asked.append(ask)
+        self.found.append(bytes(self.plan.slots[ask.slot].parameters.of(self.arena.memory)))
+        count = len(ask.numbers)
+        return talk.Computed(
+            unit=ask.unit.id, samples=10 * count, loss=float(ask.first), metrics={}, compute_s=0.5
+        )
+
+    async def close(self) -> None: ...
+
+
+def job(local: LocalSteps) -> Job:
+    return Job(
+        id=JobId("j"), title="Small", cause="", program=ChunkHash("0" * 64),
+        manifest=ChunkHash("1" * 64), recipe="downpour", hyperparameters={}, local=local,
+        stop=StoppingRule(epochs=1), seed=1,
+    )  # fmt: skip
+
+
+def workshop(local: LocalSteps) -> tuple[Workshop, Notes]:
+    plan = lay_out(program_bytes=1, manifest_bytes=1, vector_bytes=4, slots=2, shard_bytes=[(0, 1)])
+    arena = Arena.make(plan.total_bytes)
+    manifest: Any = None  # nothing is fetched here
+    trainer: Any = Notes(arena, plan)
+    setup = talk.Setup(plan=plan, local=local, seed=1, threads=1)
+    shop = Workshop(job=job(local), manifest=manifest, arena=arena, trainer=trainer, setup=setup)
+    return shop, trainer
+
+
+async def answer_fetches(far: InprocConnection) -> None:
+    for count in range(5, 100):
+        message, _ = await far.receive()
+        assert isinstance(message, Fetch)
+        version = Version(incarnation=0, count=count)
+        await far.send(Fresh(ticket=message.ticket, base=version), b"v%03d" % count)
+
+
+def computed(
+    local: LocalSteps, batches: int, *, link: int = 0, kind: UnitKind = "train", slot: int = 1
+) -> tuple[talk.Computed, Notes]:
+    async def scenario() -> tuple[talk.Computed, Notes]:
+        shop, notes = workshop(local)
+        shop.parameters(slot)[:] = b"v004"
+        near, far = pair()
+        talking = Conversation(near)
+        host = asyncio.create_task(answer_fetches(far))
+        listening = asyncio.create_task(talking.run(beat_s=1, silence_s=10))
+        unit = Unit(id=UnitId(9), kind=kind, epoch=0, shard=0, first_batch=30, batches=batches)
+        grant = Grant(unit=unit, base=BASE, rate=0.25, link=link)
+        done = await shop.compute(grant, slot, talking)
+        for task in (host, listening):
+            task.cancel()
+        await asyncio.gather(host, listening, return_exceptions=True)
+        await shop.close()
+        return done, notes
+
+    return run_virtual(scenario())
+
+
+def stretches(notes: Notes) -> list[tuple[range, bool, bool]]:
+    assert all((ask.slot, ask.rate, ask.unit.id) == (1, 0.25, 9) for ask in notes.asked)
+    return [(ask.numbers, ask.fresh, ask.add) for ask in notes.asked]
+
+
+@pytest.mark.parametrize("fetch_every", [0, 4, 8])
+def test_a_unit_without_fetches_is_computed_whole(fetch_every: int) -> None:
+    done, notes = computed(
+        LocalSteps(batch_size=10, batches_per_unit=4, fetch_every=fetch_every), 4
+    )
+    assert stretches(notes) == [(range(30, 34), True, False)]
+    assert (done.samples, done.compute_s) == (40, 0.5)
+
+
+def test_a_link_of_a_chain_goes_on() -> None:
+    _, notes = computed(LocalSteps(batch_size=10, batches_per_unit=4, fetch_every=8), 4, link=1)
+    assert stretches(notes) == [(range(30, 34), False, False)]
+
+
+def test_parameters_are_fetched_in_the_middle() -> None:
+    done, notes = computed(LocalSteps(batch_size=10, batches_per_unit=6, fetch_every=2), 5)
+    assert stretches(notes) == [
+        (range(30, 32), True, False),
+        (range(32, 34), True, True),
+        (range(34, 35), True, True),
+    ]
+    assert notes.found == [b"v004", b"v005", b"v006"], "each stretch has the newest"
+    assert done == talk.Computed(
+        unit=UnitId(9), samples=50, loss=(0 * 20 + 2 * 20 + 4 * 10) / 50, metrics={}, compute_s=1.5
+    )
+
+
+def test_whatever_goes_on_is_fresh_after_a_fetch() -> None:
+    local = LocalSteps(batch_size=10, batches_per_unit=4, fetch_every=2)
+    _, notes = computed(local, 4, link=1)
+    assert stretches(notes) == [(range(30, 32), False, False), (range(32, 34), True, True)]
+
+
+def test_a_unit_no_longer_than_a_stretch_needs_no_fetch() -> None:
+    _, notes = computed(LocalSteps(batch_size=10, batches_per_unit=6, fetch_every=2), 2)
+    assert stretches(notes) == [(range(30, 32), True, False)]
+    assert notes.found == [b"v004"]
+
+
+def test_an_evaluation_is_of_one_version() -> None:
+    local = LocalSteps(batch_size=10, batches_per_unit=6, fetch_every=2)
+    _, notes = computed(local, 6, kind="validate")
+    assert stretches(notes) == [(range(30, 36), True, False)]
