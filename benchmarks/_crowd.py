@@ -24,7 +24,8 @@ from crowdgrad.domain.work import Unit, UnitId, Update, VolunteerId
 from crowdgrad.host.job import JobPlan, Prepared, prepare
 from crowdgrad.host.ledger import Contribution
 from crowdgrad.host.train import load_data
-from crowdgrad.host.training import Granted, Training
+from crowdgrad.host.training import Training
+from crowdgrad.host.units import Granted
 from crowdgrad.numerics.noise import order
 from crowdgrad.numerics.vectors import Vector
 from crowdgrad.planner.batches import EpochPlans
@@ -35,6 +36,8 @@ from crowdgrad.recipes.base import Recipe, hyperparameters
 LATENCY_S = 0.002
 ASK_AGAIN_S = 0.2
 EVALUATED_AT_ONCE = 1000
+LEARNED = 0.9
+"""Whoever has learned anything has brought the loss below this share of what it was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +46,8 @@ class Found:
 
     accuracy: float
     """On the test split, with the last parameters."""
-    setbacks: int
-    """How often it diverged and went back."""
+    diverged: bool
+    """Non-finite numbers on the way, or at the end a loss that is hardly below the start's."""
     mean_staleness: float
     samples: int
     virtual_s: float
@@ -97,6 +100,7 @@ class Crowd:
         self._numbers = itertools.count()
         self._events: list[tuple[float, int, Lane]] = []
         self._peak = 0
+        self._first_loss, _ = self.score(prepared.initial, "test")
         lanes = job.local.overlap + 1
         for who, seconds in enumerate(batch_s):
             account = self.training.join(0.0, _volunteer(who), own=False)
@@ -116,10 +120,11 @@ class Crowd:
             if self.training.book.finished:
                 await self.training.tick(now)
         vector, _ = await self.training.parameters.copy()
-        staleness = self.training.staleness
+        loss, accuracy = self.score(vector, "test")
+        staleness = self.training.state.staleness
         return Found(
-            accuracy=self.accuracy(vector, "test"),
-            setbacks=self.training.setbacks,
+            accuracy=accuracy,
+            diverged=self.training.state.setbacks > 0 or not loss <= LEARNED * self._first_loss,
             mean_staleness=sum(s * n for s, n in staleness.items()) / max(1, staleness.total()),
             samples=self.training.ledger.total_samples,
             virtual_s=now,
@@ -196,9 +201,9 @@ class Crowd:
         data = b"".join(self._prepared.blobs[c.hash] for c in manifest.shards[shard].chunks)
         return shard_arrays(manifest, shard, data)
 
-    def accuracy(self, vector: Vector, split: Split) -> float:
-        """The first metric on a whole split."""
-        total = samples = 0.0
+    def score(self, vector: Vector, split: Split) -> tuple[float, float]:
+        """The loss and the first metric on a whole split."""
+        loss = total = samples = 0.0
         unit = Unit(id=UnitId(0), kind="test", epoch=0, shard=0, first_batch=0, batches=1)
         for shard in self._prepared.manifest.numbers(split):
             columns = self._load(shard)
@@ -207,9 +212,10 @@ class Crowd:
                 batch = Batch(number=0, fields=fields)
                 work = UnitWork(unit=unit, local=self.training.job.local, seed=0, batches=[batch])
                 found = self._engine.evaluate(work, vector)
+                loss += found.loss * found.samples
                 total += next(iter(found.metrics.values())) * found.samples
                 samples += found.samples
-        return total / samples
+        return loss / samples, total / samples
 
 
 def _volunteer(number: int) -> Volunteer:

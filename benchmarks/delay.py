@@ -2,6 +2,7 @@
 
 <method>_lr<η>_error   test error in % (784-100-10, MNIST, parameters best on the validation split)
 <method>_staleness     mean staleness of the accepted updates
+<method>_slowest       mean staleness of those of the slowest volunteer
 
 Real processes over real sockets: the host's own worker and four volunteers whose trainers pause, so
 that a batch takes about 5, 5, 10, 25 and 100 ms. Sequential is the host's own worker alone in
@@ -76,6 +77,7 @@ def main() -> None:
     errors: dict[tuple[str, float], list[float]] = {}
     for method in METHODS:
         staleness: list[float] = []
+        slowest: list[float] = []
         for lr in rates:
             found = errors[method, lr] = []
             for seed in seeds:
@@ -85,12 +87,15 @@ def main() -> None:
                 assert status.test is not None, status.reason
                 found.append(100 * (1 - status.test.metrics["accuracy"]))
                 staleness.append(status.mean_staleness)
+                slowest.append(max(member.mean_staleness for member in status.members))
                 print(f"{method} lr {lr} seed {seed}: {found[-1]:.2f} %, "
-                      f"staleness {status.mean_staleness:.1f}, {status.elapsed_s:.0f} s",
+                      f"staleness {staleness[-1]:.1f}, slowest {slowest[-1]:.1f}, "
+                      f"{status.elapsed_s:.0f} s",
                       file=sys.stderr)  # fmt: skip
             report.add(f"{method}_lr{lr}_error", found)
             report.spread[f"{method}_lr{lr}_error"] = [round(error, 4) for error in found]
         report.add(f"{method}_staleness", staleness)
+        report.add(f"{method}_slowest", slowest)
     report.write(args.json)
     if args.json not in (None, "-"):
         draw(errors, rates, epochs, Path(args.json).with_suffix(".png"))

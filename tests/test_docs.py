@@ -28,8 +28,9 @@ from crowdgrad.domain.job import StoppingRule
 from crowdgrad.errors import CrowdgradError, tree
 from crowdgrad.host.api import create_app
 from crowdgrad.host.jobfile import KEYS, VOLUNTEER_KEYS
+from crowdgrad.host.setbacks import MAX_TRIES
 from crowdgrad.host.status import MemberStatus, Point, Status
-from crowdgrad.host.training import IGNORED, MAX_SETBACKS
+from crowdgrad.host.updates import IGNORED
 from crowdgrad.net.framing import HEADER_BYTES, MAGIC, MAX_FIRST_BODY_BYTES
 from crowdgrad.net.messages import MAX_BODY_BYTES, MESSAGES, PROTOCOL
 from crowdgrad.numerics.rules import OPTIMISERS, RULES
@@ -254,7 +255,7 @@ def test_recipes_written_in_python_can_be_made(page):
 
 
 def test_how_often_training_goes_back_is_said():
-    told = {4: "four"}[MAX_SETBACKS]
+    told = {4: "four"}[MAX_TRIES]
     assert f"up to {told} times" in " ".join(doc("recipes.md").split())
     assert f"after {told} times" in " ".join(doc("host.md").split())
 

@@ -33,6 +33,9 @@ class Backups(Protocol):
     def drop(self, version: Version) -> None:
         """Nobody works from it any more."""
 
+    def clear(self) -> None:
+        """Begin anew: nothing of before has anything to do with what comes."""
+
     def weights(self, version: Version) -> Vector:
         """What was kept, to read before the next question."""
 
@@ -43,13 +46,17 @@ class SharedBackups:
 
     @property
     def bytes(self) -> int:
-        return sum(int(vector.nbytes) for vector in self._kept.values())
+        # A copy of the list: a thread may be keeping another one meanwhile.
+        return sum(int(vector.nbytes) for vector in list(self._kept.values()))
 
     def __contains__(self, version: Version) -> bool:
         return version in self._kept
 
     def keep(self, version: Version, vector: Vector) -> None:
         self._kept[version] = vector
+
+    def clear(self) -> None:
+        self._kept.clear()
 
     def drop(self, version: Version) -> None:
         self._kept.pop(version, None)
@@ -67,11 +74,12 @@ class HalfBackups:
 
     @property
     def bytes(self) -> int:
-        references = {id(reference): reference for _, reference in self._kept.values()}
+        kept = list(self._kept.values())  # a thread may be keeping another one meanwhile
+        references = {id(reference): reference for _, reference in kept}
         if self._reference is not None:
             references[id(self._reference)] = self._reference
         whole = [self._restored, *references.values()]
-        halves = sum(difference.bytes for difference, _ in self._kept.values())
+        halves = sum(difference.bytes for difference, _ in kept)
         return halves + sum(int(vector.nbytes) for vector in whole)
 
     def __contains__(self, version: Version) -> bool:
@@ -85,6 +93,10 @@ class HalfBackups:
 
     def drop(self, version: Version) -> None:
         self._kept.pop(version, None)
+
+    def clear(self) -> None:
+        self._kept.clear()
+        self._reference = None
 
     def weights(self, version: Version) -> Vector:
         difference, reference = self._kept[version]

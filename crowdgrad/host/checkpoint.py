@@ -23,12 +23,13 @@ class Checkpoint:
     saved: Saved
     book: BookState
     ledger: tuple[Credited, ...]
+    setbacks: int = 0
 
 
 class LastGood:
     def __init__(self, first: Checkpoint) -> None:
         self.good = first
-        self._candidate: Checkpoint | None = None
+        self.candidate: Checkpoint | None = None
         self._taken_at = 0.0
 
     def due(self, now: float) -> bool:
@@ -36,12 +37,12 @@ class LastGood:
 
     def offer(self, now: float, candidate: Checkpoint) -> None:
         """It may be good; `confirm` or `forget` says so."""
-        self._candidate = candidate
+        self.candidate = candidate
         self._taken_at = now
 
     def confirm(self) -> None:
-        if self._candidate is not None:
-            self.good, self._candidate = self._candidate, None
+        if self.candidate is not None:
+            self.good, self.candidate = self.candidate, None
 
     def forget(self) -> None:
-        self._candidate = None
+        self.candidate = None

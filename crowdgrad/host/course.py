@@ -74,7 +74,7 @@ class Course:
 
     def plausible(self, scores: Scores) -> bool:
         """Whether somebody may want to go back to it: not where the loss is already exploding."""
-        least = min(s.loss for s in self.history)
+        least = min(s.loss for s in self.history if math.isfinite(s.loss))
         return scores.loss - least <= EXPLODING * abs(least) + 1.0
 
     def decide(self, now: float, version: Version, *, all_done: bool, but: str = "") -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -16,6 +17,8 @@ PAUSE_S = 30.0
 """How long somebody whose units all fail is left in peace."""
 LEASE_FACTOR = 5.0
 """A lease is at least so many times as long as its holder usually takes."""
+MAX_REMEMBERED = 64
+"""Units of one member whose beginning is remembered."""
 MAX_STRANGERS = 200
 """Accounts kept of those who came, gave nothing and went."""
 
@@ -71,9 +74,14 @@ class Contribution:
     unit_s: float = 0.0
     """How long a unit usually takes it, from lease to update."""
     batch_s: float | None = None
-    """The same for each of its batches; None: not measured yet."""
+    """How long it computes a batch, by its own account but never more than we waited; None: not
+    measured yet."""
     ignored: int = 0
     """Updates that came too late to be used, by nobody's fault."""
+    unapplied: int = 0
+    """Units accepted that are not in the parameters yet."""
+    fetches: dict[UnitId, int] = field(default_factory=dict)
+    """How often it may still fetch in the middle of each unit it has not answered for."""
     asked: bool = False
     """It has what it needs and has asked for a unit since it came."""
     near: bool = False
@@ -85,8 +93,30 @@ class Contribution:
     failed_units: set[UnitId] = field(default_factory=set)
     paused_until: float = 0.0
 
+    def lease(self, now: float, unit: UnitId, fetches: int) -> None:
+        """It was given a unit, in the middle of which it may fetch so often."""
+        self.leased_at[unit] = now
+        while len(self.leased_at) > MAX_REMEMBERED:
+            del self.leased_at[next(iter(self.leased_at))]
+        self.fetches[unit] = fetches
+        while len(self.fetches) > MAX_REMEMBERED:
+            del self.fetches[next(iter(self.fetches))]
+
+    def measure(self, now: float, unit: Unit, compute_s: float) -> None:
+        """How long it took, also where the update cannot be used: a slow member is slow."""
+        leased_at = self.leased_at.pop(unit.id, None)
+        if leased_at is None:
+            return  # it was away since
+        took_s = now - leased_at
+        self.unit_s = _smooth(self.unit_s or None, took_s)
+        self.batch_s = _smooth(self.batch_s, min(compute_s, took_s) / unit.batches)
+
     def lease_s(self, least_s: float) -> float:
         return max(least_s, LEASE_FACTOR * self.unit_s)
+
+    @property
+    def gave_nothing(self) -> bool:
+        return self.units == 0 and self.unapplied == 0
 
     def failed(self, now: float) -> None:
         self.failures += 1
@@ -154,23 +184,20 @@ class Ledger:
         account.connected = account.asked = False
         self._here = None
         account.leased_at.clear()
+        account.fetches.clear()
         account.chains.clear()
         if account.state != STAYED:
             account.state = why
-        if account.units == 0:
+        if account.gave_nothing:
             self._strangers.append(volunteer)
         while len(self._strangers) > MAX_STRANGERS:
             forgotten = self._accounts.get(self._strangers.popleft())
-            if forgotten is not None and not forgotten.connected and forgotten.units == 0:
+            if forgotten is not None and not forgotten.connected and forgotten.gave_nothing:
                 del self._accounts[forgotten.volunteer.id]
 
-    def accept(
-        self, now: float, volunteer: VolunteerId, unit: Unit, *, samples: int, staleness: int
-    ) -> None:
+    def accept(self, now: float, volunteer: VolunteerId, *, samples: int, staleness: int) -> None:
         account = self._accounts[volunteer]
-        took_s = now - account.leased_at.pop(unit.id, now)
-        account.unit_s = _smooth(account.unit_s if account.units else None, took_s)
-        account.batch_s = _smooth(account.batch_s, took_s / unit.batches)
+        account.unapplied = max(0, account.unapplied - 1)
         account.failures_in_a_row = 0
         account.units += 1
         account.samples += samples
@@ -191,11 +218,16 @@ class Ledger:
         """What failed failed because of the parameters it started from, not of who computed."""
         for account in self._accounts.values():
             self.total_refused -= account.refused.pop("not_finite", 0)
-            account.failures_in_a_row = 0
+            account.failures_in_a_row = account.unapplied = 0
             account.paused_until = 0.0
             account.failed_units.clear()
             account.chains.clear()
             account.leased_at.clear()
+
+    def usual_batch_s(self) -> float | None:
+        """What a batch takes the faster half: of three or more, no one alone sets the measure."""
+        measured = [a.batch_s for a in self.connected() if a.batch_s is not None]
+        return statistics.median_low(measured) if measured else None
 
     def snapshot(self) -> tuple[Credited, ...]:
         return tuple(
@@ -228,7 +260,8 @@ class Ledger:
 
     def refuse(self, volunteer: VolunteerId, why: str) -> None:
         account = self._accounts[volunteer]
-        account.refused[why] = account.refused.get(why, 0) + 1
+        kind = why.partition(" ")[0]  # without the numbers of the case
+        account.refused[kind] = account.refused.get(kind, 0) + 1
         self.total_refused += 1
 
 

@@ -70,6 +70,7 @@ class Parameters:
         self._memory = begin(rule, len(vector))
         self._serving = serving
         self._trained = trained
+        self._frozen = [(part, vector[part].copy()) for part in _gaps(trained, len(vector))]
         self._lock = asyncio.Lock()
         self._latest: Snapshot | None = None
         self._spare: list[Snapshot] = []
@@ -166,11 +167,16 @@ class Parameters:
             applied()
 
     def _step(self, update: Vector, base: Version, rate: float, batches: int) -> None:
+        for part, values in self._frozen:  # nor into the rule's memory
+            update[part] = values if self._rule.takes_weights else 0.0
         before = self._backups.weights(base) if self._backups is not None else None
         step = Step(rate=rate, batches=batches, base_D=before, trained=self._trained)
         if self._serving.decay:
-            decay(self._vector, rate * self._serving.decay * batches, self._trained)
+            amount = min(1.0, rate * self._serving.decay * batches)
+            decay(self._vector, amount, self._trained)
         self._rule.step(self._vector, update, self._memory, step)
+        for part, values in self._frozen:  # whatever a stranger sent for them
+            self._vector[part] = values
 
     def _add(self, update: Vector, samples: int) -> None:
         if self._merged is None:
@@ -244,12 +250,18 @@ class Parameters:
         `beside` is called at the very moment the version changes.
         """
         async with self._lock:
-            await self._do(lambda: np.copyto(self._vector, saved.vector))
-            self._memory = saved.memory.copy()
+            await self._do(lambda: self._put_back(saved))
             self.version = version
+            if self._backups is not None:
+                self._backups.clear()
+                self.drop(list(self._held))
             self._merged = None
             self._merged_samples = self._merged_batches = 0
             beside()
+
+    def _put_back(self, saved: Saved) -> None:
+        np.copyto(self._vector, saved.vector)
+        self._memory = saved.memory.copy()
 
     async def copy(self) -> tuple[Vector, Version]:
         """A copy of its own, and which version it is."""
@@ -291,6 +303,15 @@ class Parameters:
             work()
         else:
             await asyncio.to_thread(work)
+
+
+def _gaps(trained: tuple[slice, ...] | None, size: int) -> list[slice]:
+    """What lies between the parts that learn."""
+    if trained is None:
+        return []
+    ends = [0, *(part.stop for part in trained)]
+    starts = [*(part.start for part in trained), size]
+    return [slice(a, b) for a, b in zip(ends, starts, strict=True) if a < b]
 
 
 class BufferPool:

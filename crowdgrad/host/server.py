@@ -227,7 +227,7 @@ class Server:
             elif isinstance(message, Get):
                 await self._send_blob(connection, message.hash)
             elif isinstance(message, Fetch):
-                await self._send_parameters(connection, message)
+                await self._send_parameters(connection, account, message)
             elif isinstance(message, GiveBack):
                 self._training.give_back(self._clock(), account, message.unit, message.reason)
             elif isinstance(message, Leave):
@@ -257,10 +257,15 @@ class Server:
     async def _grant_in_turn(
         self, connection: Connection, account: Contribution, ask: Exchange, verdict: str
     ) -> None:
-        with contextlib.suppress(PeerError):  # whoever listens on this connection hears of it
+        try:
             if not await self._grant(connection, account, ask, verdict, wait=False):
                 await self._training.turned(ROUND_PATIENCE_S)
                 await self._grant(connection, account, ask, verdict)
+        except PeerError:
+            return  # whoever listens on this connection hears of it
+        except Exception:
+            logger.exception("%s: no answer could be given", connection.peer)
+            connection.refuse(PeerError("Something went wrong here.", advice="Try again later."))
 
     async def _drop_answer(self, connection: Connection) -> None:
         answer = self._answering.pop(connection, None)
@@ -309,7 +314,11 @@ class Server:
             await connection.send(grant, payload)
             return True
 
-    async def _send_parameters(self, connection: Connection, ask: Fetch) -> None:
+    async def _send_parameters(
+        self, connection: Connection, account: Contribution, ask: Fetch
+    ) -> None:
+        if not self._training.may_fetch(account):
+            raise MessageError("There is nothing to fetch for: no unit, or all its fetches made.")
         async with self._training.parameters.published() as snapshot:
             await connection.send(Fresh(ticket=ask.ticket, base=snapshot.version), snapshot.payload)
 

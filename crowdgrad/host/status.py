@@ -84,7 +84,7 @@ class Status:
 
 def take_status(training: Training, now: float) -> Status:
     ledger, ending = training.ledger, training.course.ending
-    updates = sum(training.staleness.values())
+    updates = sum(training.state.staleness.values())
     state: JobState = "waiting" if training.course.started_at is None else "running"
     return Status(
         job=training.job.id,
@@ -102,16 +102,16 @@ def take_status(training: Training, now: float) -> Status:
         samples=ledger.total_samples,
         refused=ledger.total_refused,
         ignored=ledger.total_ignored,
-        setbacks=training.setbacks,
-        notice=training.notice,
-        learning_rate=training.rate,
+        setbacks=training.state.setbacks,
+        notice=training.state.notice,
+        learning_rate=training.state.rate,
         backup_bytes=training.parameters.backup_bytes,
         set_aside=len(training.book.set_aside),
         samples_per_s=ledger.samples.rate(now),
         updates_per_s=ledger.updates.rate(now),
-        mean_staleness=_mean(sum(s * n for s, n in training.staleness.items()), updates),
-        max_staleness=max(training.staleness, default=0),
-        train_loss=training.train_loss,
+        mean_staleness=_mean(sum(s * n for s, n in training.state.staleness.items()), updates),
+        max_staleness=max(training.state.staleness, default=0),
+        train_loss=training.state.train_loss,
         validation=point(training.course.history[-1] if training.course.history else None),
         best=point(training.course.best),
         test=point(training.course.tested),

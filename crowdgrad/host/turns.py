@@ -12,16 +12,21 @@ from crowdgrad.recipes.base import Serving
 
 
 class Turns:
-    def __init__(self, serving: Serving, *, wait_for: int = 0) -> None:
-        """`wait_for`: volunteers that must be here before anybody begins."""
+    def __init__(self, serving: Serving, *, wait_for: int = 0, patience_s: float = 20.0) -> None:
+        """`wait_for`: volunteers that must be here before anybody begins.
+
+        `patience_s`: how long a round waits for members who have no unit of it yet.
+        """
         self._serving = serving
+        self._patience_s = patience_s
         self._wait_for = wait_for
         self._begun = wait_for == 0
         self._alone: VolunteerId | None = None
         self._round = Round()
         self._idle: set[VolunteerId] = set()
-        """Those for whom there is no unit in this round, and those who take too long."""
+        """Those for whom there is no unit in this round."""
         self._closing = False
+        self._began_at = 0.0
 
     def reason_to_wait(self, account: Contribution, ledger: Ledger, done_batches: int) -> str:
         """Why a member gets no unit now; empty if it may have one."""
@@ -34,9 +39,11 @@ class Turns:
         return self._in_round(account)
 
     def _roster(self, ledger: Ledger) -> str:
-        missing = self._wait_for - sum(not other.own for other in ledger.connected())
-        self._begun = missing <= 0
-        return "" if self._begun else f"it begins when {missing} more have come"
+        ready = [other for other in ledger.connected() if other.asked]
+        missing = self._wait_for - sum(not other.own for other in ready)
+        waiting_for_us = any(a.own and not a.asked for a in ledger.connected())
+        self._begun = missing <= 0 and not waiting_for_us
+        return "" if self._begun else f"it begins when {max(missing, 1)} more are ready"
 
     def _warm_start(self, account: Contribution, ledger: Ledger) -> str:
         batches = self._serving.warm_start_batches
@@ -57,7 +64,9 @@ class Turns:
         """Whether the round still takes updates."""
         return not self._closing
 
-    def leased(self, who: VolunteerId) -> None:
+    def leased(self, who: VolunteerId, now: float) -> None:
+        if not self._round.working and not self._round.delivered:
+            self._began_at = now
         self._round.working.add(who)
 
     def nothing_for(self, who: VolunteerId) -> None:
@@ -73,20 +82,17 @@ class Turns:
         if self._alone == who:  # whoever asks next warms up
             self._alone = None
 
-    def silent(self, who: VolunteerId) -> None:
-        """Its lease ran out: nobody waits for it in this round, though it may still deliver."""
-        self.gone(who)
-        self._idle.add(who)
-
     def should_close(self, now: float, ledger: Ledger) -> tuple[bool, str]:
         barrier = self._serving.barrier
         if barrier is None or self._closing:
             return False, "there are no rounds" if barrier is None else "it is being closed"
-        expected = {
-            account.volunteer.id
-            for account in ledger.connected()
-            if account.asked and account.state != "evaluating" and now >= account.paused_until
-        }
+        expected: set[VolunteerId] = set()
+        if now - self._began_at < self._patience_s:  # whoever has not asked by then is not coming
+            expected = {
+                account.volunteer.id
+                for account in ledger.connected()
+                if account.asked and account.state != "evaluating" and now >= account.paused_until
+            }
         return self._round.should_close(now, barrier, expected - self._idle)
 
     def close(self) -> None:

@@ -31,6 +31,7 @@ TRANSITIONS: dict[State, frozenset[State]] = {
     "void": frozenset(),
 }
 MAX_FAILURES = 3
+STORY_KEPT = 40
 MAX_DOUBLINGS = 10
 """Of the time an owner has for a unit that ran out before: a thousand leases are long enough."""
 
@@ -69,7 +70,12 @@ class Entry:
                 f"unit {self.unit.id}: {self.state} → {state} ({why}) after {told}"
             )
         self.state = state
+        self.tell(why)
+
+    def tell(self, why: str) -> None:
         self.story.append(why)
+        if len(self.story) > STORY_KEPT:
+            del self.story[STORY_KEPT // 2]  # how it began and how it ended matter
 
     @property
     def failures(self) -> tuple[int, str]:
@@ -120,6 +126,9 @@ class _Bases:
             del self._held[base]
             self._freed[base] = None
 
+    def __contains__(self, base: Version) -> bool:
+        return base in self._held
+
     def take_freed(self) -> list[Version]:
         freed, self._freed = list(self._freed), {}
         return freed
@@ -162,6 +171,10 @@ class LeaseBook:
     def leased(self) -> int:
         """How many units are under way; a unit has at most one running lease."""
         return self._running
+
+    def works_from(self, base: Version) -> bool:
+        """Whether a lease of an open unit refers to this version."""
+        return base in self._bases
 
     def samples(self, unit: Unit) -> int:
         """How many records a unit is about."""
@@ -212,11 +225,11 @@ class LeaseBook:
 
         A fresh one has at most so many `batches`; one that comes back keeps its size.
         """
-        entry, reason = self._choose(volunteer, holds, batches)
+        entry, reason = self._choose(now, volunteer, holds, batches)
         if entry is None:
             return None, reason
         length_s = lease_s or self._lease_s
-        if entry.owner is not None:  # nobody else can have it: give the slow more time every time
+        if entry.owner is not None or volunteer in entry.leases:  # give the slow more time
             length_s *= 2.0 ** min(entry.lapses, MAX_DOUBLINGS)
         entry.become("leased", f"leased to {volunteer}")
         if before := entry.leases.get(volunteer):
@@ -354,7 +367,7 @@ class LeaseBook:
     # -- the queue ----------------------------------------------------------------------------
 
     def _choose(
-        self, volunteer: VolunteerId, holds: Collection[int], batches: int
+        self, now: float, volunteer: VolunteerId, holds: Collection[int], batches: int
     ) -> tuple[Entry | None, str]:
         if entry := self._waiting_unit(volunteer):
             return entry, "given back before"
@@ -376,9 +389,24 @@ class LeaseBook:
         if entry := self._waiting_unit(volunteer, failed=True):
             return entry, "failed here before, but nobody else is left to try"
         # Perhaps it is still at work on its own last unit, perhaps that was lost on the way.
-        if not self._holding[volunteer] and (entry := self._waiting_unit(volunteer, slow=True)):
-            return entry, "you have not finished it in time, and nobody else may"
+        if not self._holding[volunteer]:
+            if entry := self._waiting_unit(volunteer, slow=True):
+                return entry, "you have not finished it in time, and nobody else may"
+            if entry := self._long_lost_unit(now, volunteer):
+                return entry, "you have not finished it in time, and nobody else has taken it"
         return None, reason
+
+    def _long_lost_unit(self, now: float, volunteer: VolunteerId) -> Entry | None:
+        """One that lapsed here long ago and that nobody else was there to take."""
+        queue = self._returned.get(None, deque())
+        for _ in range(len(queue)):
+            entry = self._open.get(queue.popleft())
+            if entry is None or entry.state != "waiting":
+                continue
+            if now >= entry.leases[volunteer].ends_at + self._lease_s:
+                return entry
+            queue.append(entry.unit.id)
+        return None
 
     def _waiting_unit(
         self, volunteer: VolunteerId, *, failed: bool = False, slow: bool = False
@@ -406,7 +434,7 @@ class LeaseBook:
         lease = entry.leases[volunteer]
         lease.lapsed = lapsed
         if not lease.running:
-            entry.story.append(why)
+            entry.tell(why)
             return
         lease.running = False
         self._count(entry, volunteer, -1)

@@ -26,7 +26,7 @@ class AsyncSGD:
     batch_size: int = 100
     """Samples a gradient is the mean of."""
     batches_per_unit: int = 1
-    """Batches the fastest volunteer works through before it sends an update: more save traffic."""
+    """Batches a fast volunteer works through before it sends an update: more save traffic."""
     overlap: int = 1
     """Units a volunteer has on the way while it computes another; 0: strictly one after another."""
     rule: Rule = SGD()

@@ -40,7 +40,7 @@ class WeightAveraging:
     batch_size: int = 100
     """Samples a gradient is the mean of."""
     batches_per_unit: int = 10
-    """Batches the fastest volunteer trains on before it sends its weights."""
+    """Batches a fast volunteer trains on before it sends its weights."""
     share: float = 0.5
     """How much of the received weights goes into the average; the paper's mean is 0.5."""
     local_rule: Rule = SGD()
@@ -66,6 +66,8 @@ class WeightAveraging:
     def local(self) -> LocalSteps:
         if self.penalty.decay:
             raise ValueError("weight averaging has no step to decay beside: use l2")
+        if self.schedule.scale_with_volunteers:
+            raise ValueError("weight averaging has no step that grows with the volunteers")
         return local_steps(
             self.penalty,
             self.growth,

@@ -74,7 +74,7 @@ class Serving:
     warm_start_batches: int = 0
     """Batches that one volunteer trains alone before the others begin."""
     matched: bool = True
-    """The fastest gets units of full size, others as much as they manage in the same time."""
+    """Who is as fast as most gets units of full size, others what they manage in the same time."""
     near_batches: int = 0
     """Batches of a unit for volunteers on this machine; 0: as many as for others."""
     assignment: Assignment = "leases"
@@ -126,9 +126,16 @@ def check(recipe: Recipe) -> None:
         object.__setattr__(recipe, field.name, value)
     try:
         local, rule = recipe.local(), recipe.server_rule()
-        recipe.serving()
+        serving = recipe.serving()
         if rule.needs_base and local.units_per_fetch > 1:
             raise ValueError(f"{rule.name} needs a fetch with every unit")
+        if rule.name == "adamw" and serving.decay:
+            raise ValueError("adamw decays by itself: set rule = {decay = …} or penalty.decay")
+        if 0 < serving.max_staleness < local.units_per_fetch:
+            raise ValueError(
+                f"max_staleness {serving.max_staleness} is below the {local.units_per_fetch} "
+                "pushes between two fetches: a volunteer's own would make its next too old"
+            )
     except ValueError as error:
         raise RecipeError(f"{where}: {error}.", advice="Change that hyperparameter.") from None
 

@@ -33,8 +33,8 @@ class Crowd:
     """η of the host's rule and of the local steps."""
     batch_size: int = 100
     """Samples a gradient is the mean of."""
-    batches_per_unit: int = 8
-    """Batches the fastest volunteer over a network works through before it sends an update."""
+    batches_per_unit: int = 4
+    """Batches a fast volunteer over a network works through before it sends an update."""
     near_batches: int = 1
     """Batches of a unit for volunteers on the host's own machine."""
     overlap: int = 1

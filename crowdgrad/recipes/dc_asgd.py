@@ -34,7 +34,7 @@ class DCASGD:
     batch_size: int = 100
     """Samples a gradient is the mean of."""
     batches_per_unit: int = 1
-    """Batches the fastest volunteer works through before it sends an update."""
+    """Batches a fast volunteer works through before it sends an update."""
     mode: Literal["adaptive", "constant"] = "adaptive"
     """adaptive: λ0 over the root of the gradients' moving mean square; constant: λ itself."""
     strength: float = 0.0

@@ -32,7 +32,7 @@ class Synchronous:
     batch_size: int = 100
     """Samples of one volunteer's gradient."""
     batches_per_unit: int = 1
-    """Batches the fastest volunteer works through in a round."""
+    """Batches a fast volunteer works through in a round."""
     quorum: float = 1.0
     """The share of those at work whose updates close a round."""
     backup: int = 0

@@ -50,7 +50,7 @@ from crowdgrad.volunteer.workshop import Workshop
 Connect = Callable[[str, int], Awaitable[Connection]]
 MAX_WAIT_S = 5.0
 LASTING_S = 10.0
-BLAMELESS = ("over", "already_done", "too_old", "too_late")
+BLAMELESS = ("other_incarnation", "over", "already_done", "too_old", "too_late")
 """Verdicts on updates that merely came too late."""
 MAX_FAILURES = 10
 """Units that may fail one after the other before we leave the job to others."""

@@ -123,6 +123,12 @@ class Workshop:
         Where parameters are fetched in its middle, it goes from one fetch to the next.
         """
         unit, every = grant.unit, self.job.local.fetch_every
+        if unit.kind == "train" and unit.batches > self.job.local.batches_per_unit:
+            # The memory we agreed to was reckoned with the announced size.
+            raise MessageError(
+                f"The host sent a unit of {unit.batches} batches; it announced at most "
+                f"{self.job.local.batches_per_unit}."
+            )
         # An evaluation is of one version, however long it takes.
         stretch = every if unit.kind == "train" and 0 < every < unit.batches else unit.batches
         done: list[talk.Computed] = []

@@ -21,7 +21,7 @@ def a_status() -> Status:
         training.join(0.0, small.volunteer("ada"), own=False)
         training.join(0.0, small.volunteer("ben"), own=False)
         training.leave(small.volunteer("ben").id, "left: the volunteer stopped")
-        training.train_loss = 0.25
+        training.state.train_loss = 0.25
         training.course.history.append(
             Scores(
                 kind="validate",

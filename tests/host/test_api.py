@@ -22,7 +22,7 @@ def a_status(*, over: bool = False) -> Status:
     async def make() -> Status:
         training = small.training()
         training.join(0.0, small.volunteer("ada"), own=False)
-        training.train_loss = math.nan
+        training.state.train_loss = math.nan
         if over:
             training.stop("enough")
         return take_status(training, 1.0)

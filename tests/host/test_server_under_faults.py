@@ -1,5 +1,5 @@
-"""The real server and the real messages, over a network that loses, doubles and delays, with
-volunteers that vanish and a host that crashes and restarts, in virtual time.
+"""The real server and the real messages, over a network that loses, doubles, delays and (for
+some) reorders, with volunteers that vanish and a host that crashes and restarts, in virtual time.
 
 No batch is in the parameters twice, none is lost, credit is what is in the parameters, versions
 only grow, chains go on only from where they were, and the job gets done. Each update says in its
@@ -30,6 +30,7 @@ from crowdgrad.net.transport.inproc import InprocNetwork, Route
 from crowdgrad.numerics.rules.base import Memory, Step
 from crowdgrad.numerics.vectors import Vector, as_bytes
 from crowdgrad.recipes.async_sgd import AsyncSGD
+from crowdgrad.recipes.averaging import WeightAveraging
 from crowdgrad.recipes.base import Recipe
 from crowdgrad.recipes.crowd import Crowd
 from crowdgrad.recipes.dc_asgd import DCASGD
@@ -47,9 +48,11 @@ RECIPES: dict[str, Recipe] = {
     "two lanes, three batches a unit": AsyncSGD(batch_size=10, overlap=1, batches_per_unit=3),
     "chains": Downpour(batch_size=10, push_every=1, fetch_every=3, warm_start_batches=4),
     "delay compensation": DCASGD(batch_size=10, publish_every=2, half_backups=True),
+    "few publications": DCASGD(batch_size=10, publish_every=8),
     "threshold": Crowd(batch_size=10, max_staleness=3, batches_per_unit=2),
     "rounds": Synchronous(batch_size=10),
     "quorum": Synchronous(batch_size=10, quorum=0.5, grace_s=0.5),
+    "averaging": WeightAveraging(batch_size=10, batches_per_unit=2),
     "segments": AsyncSGD(batch_size=10, batches_per_unit=2, assignment="segments"),
 }
 
@@ -66,6 +69,7 @@ class Remembering:
     sentence: ClassVar[str] = "It remembers."
     vectors: ClassVar[tuple[str, ...]] = ()
     needs_base: ClassVar[bool] = False
+    takes_weights: ClassVar[bool] = False
     base_wanted: bool = False
 
     def step(self, parameters_D: Vector, update_D: Vector, memory: Memory, step: Step) -> None:
@@ -112,6 +116,8 @@ class Scripted:
         self.identity = guest()
         self.me = small.volunteer(f"v{number}")
         self.newest: Version | None = None
+        self.hasty = dice.random() < 0.5
+        self.reorders = dice.random() < 0.2
         self.holds: dict[int, Hold] = {}
         object.__setattr__(self.me, "id", self.identity.id)
 
@@ -183,13 +189,15 @@ class Scripted:
             assert grant.base == hold.base
             assert grant.link == hold.chain + 1
         else:
-            assert self.newest is None or grant.base >= self.newest, "versions only grow"
+            if not self.reorders:
+                assert self.newest is None or grant.base >= self.newest, "versions only grow"
             self.newest = grant.base
         hold.chain = grant.link
 
     async def compute(self) -> None:
         """Usually quick, sometimes longer than the lease."""
-        await asyncio.sleep(self.dice.choice([0.01, 0.1, 0.1, 1.0, 1.5 * small.LEASE_S]))
+        quick = [0.001, 0.01, 0.01, 0.1, 0.1] if self.hasty else [0.01, 0.1, 0.1, 1.0]
+        await asyncio.sleep(self.dice.choice([*quick, 1.5 * small.LEASE_S]))
 
     def route(self) -> Route:
         dice, last = self.dice, 0.0
@@ -200,6 +208,8 @@ class Scripted:
             if dice.random() < lossy:
                 return ()
             now = asyncio.get_running_loop().time()
+            if self.reorders and isinstance(message, Exchange | Grant | Wait):
+                return (dice.choice([0.0, 0.0, 0.3, 2.0]),)  # whichever comes first
             # A carrier keeps the order, and timers of the very same moment would not.
             last = max(last + 1e-6, now + dice.choice([0.0, 0.0, 0.3, 2.0]))
             twice = isinstance(message, Exchange | Heartbeat) and dice.random() < 0.05
@@ -219,6 +229,7 @@ class Machine:
         self.crashes = 0
         self.setbacks = 0
         self.talking: set[asyncio.Task[None]] = set()
+        self.errors: list[Exception] = []
         self.data, self.blobs = small.manifest(validation=False, test=False)
         self.training = self.anew()
 
@@ -229,7 +240,12 @@ class Machine:
             rule=rule, recipe=self.recipe, data=self.data, the_job=job, size=SIZE
         )
         training.parameters._do = self.slowly  # type: ignore[method-assign]
+        training.parameters.finite = self.is_finite  # type: ignore[method-assign]
         return training
+
+    async def is_finite(self, update: Vector) -> bool:
+        await asyncio.sleep(self.dice.choice([0.0, 0.0, 0.001, 0.05]))
+        return bool(np.isfinite(update).all())
 
     async def slowly(self, work: Callable[[], None]) -> None:
         """Arithmetic takes its time, as with large vectors, and others go on meanwhile."""
@@ -267,6 +283,11 @@ class Machine:
                 await task
             except asyncio.CancelledError:
                 raise PeerError("The host crashed.") from None
+            except PeerError:
+                raise
+            except Exception as error:  # it would only be logged
+                self.errors.append(error)
+                raise
             finally:
                 self.talking.discard(task)
 
@@ -283,7 +304,7 @@ class Machine:
                 return
             if self.dice.random() < 0.003 and self.setbacks < 3:
                 self.setbacks += 1
-                await self.training._go_back("the loss is no longer a finite number (nan)")
+                await self.training._setbacks.go_back("the loss is no longer a finite number (nan)")
 
     async def restart(self) -> None:
         await asyncio.sleep(self.dice.uniform(0.0, 5.0))
@@ -316,7 +337,11 @@ async def whole_job(recipe: Recipe, seed: int) -> Machine:
 
 
 def judge(host: Machine) -> None:
+    if host.errors:
+        raise host.errors[0]
     training = host.training
+    assert training.course.ending is not None
+    assert training.course.ending.state == "finished", training.course.ending.reason
     applied = {int(k): int(v) for k, v in training.parameters._memory.numbers.items()}
     aside: Counter[int] = Counter()
     for entry in training.book.set_aside:
@@ -333,7 +358,9 @@ def judge(host: Machine) -> None:
     assert credited >= samples
     if not training.turns.in_rounds and host.setbacks == host.crashes == 0:
         assert training.parameters.version.count == training.book.done_units
-    assert training.parameters.backup_bytes <= 4 * SIZE * 40
+    backups: Any = training.parameters._backups
+    assert backups is None or not backups._kept, "what nobody works from any more is kept"
+    assert not training.parameters._held
 
 
 def tried(name: str, seeds: range) -> None:
@@ -347,12 +374,12 @@ def tried(name: str, seeds: range) -> None:
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_whatever_happens_every_unit_counts_once(name: str) -> None:
-    """A hundred and thirty lives of a job each: 1,040 in all."""
-    tried(name, range(130))
+    """A hundred and five lives of a job each: 1,050 in all."""
+    tried(name, range(105))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", RECIPES)
 def test_the_same_a_thousand_times_each(name: str) -> None:
-    tried(name, range(130, 1130))
+    tried(name, range(105, 1105))

@@ -4,45 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Coroutine
 from typing import Any
 
 import numpy as np
 import pytest
 
-from crowdgrad.domain.work import Unit, Update, Version
+from crowdgrad.domain.work import Version
 from crowdgrad.host.ledger import (
     MAX_FAILURES_IN_A_ROW,
     MAX_STRANGERS,
     PAUSE_S,
-    Contribution,
 )
-from crowdgrad.host.training import MAX_SETBACKS, Training
+from crowdgrad.host.setbacks import MAX_TRIES
 from tests.host import small
-
-
-def updated(unit: Unit, base: Version, **changes: Any) -> Update:
-    fields = {"samples": SAMPLES[unit.first_batch], "loss": 1.0, "metrics": {}, "compute_s": 0.1}
-    return Update(unit=unit.id, base=base, **(fields | changes))
-
-
-SAMPLES = {0: 8, 1: 8, 2: 9, 3: 10, 4: 10}
-ONES = np.ones(small.SIZE, np.float32)
-
-
-def asynchronous(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    def run() -> None:
-        asyncio.run(test())
-
-    run.__name__, run.__doc__ = test.__name__, test.__doc__
-    return run
-
-
-def leased(training: Training, who: Contribution, now: float = 0.0) -> tuple[Unit, Version]:
-    base = training.parameters.version
-    granted, reason = training.lease(now, who, (), base)
-    assert granted is not None, reason
-    return granted.unit, base
+from tests.host.people import ONES, SAMPLES, asynchronous, evaluate, leased, train_one, updated
 
 
 @asynchronous
@@ -112,31 +87,7 @@ async def test_staleness_is_the_number_of_changes_since_the_pull() -> None:
     pulled = [leased(training, ada) for _ in range(3)]
     for unit, base in pulled:
         await training.take(1.0, ada, updated(unit, base), ONES.copy())
-    assert dict(training.staleness) == {0: 1, 1: 1, 2: 1}
-
-
-async def evaluate(
-    training: Training, own: Contribution, accuracy: float, now: float, loss: float = 1.0
-) -> Unit:
-    """Let worker 0 do the evaluation that is due."""
-    await training.tick(now)
-    granted, reason = training.lease(now, own, (), training.parameters.version)
-    assert reason == "evaluation"
-    assert granted is not None
-    unit = granted.unit
-    assert training.course.evaluation.round is not None
-    update = updated(
-        unit, training.course.evaluation.round.version, samples=12, loss=loss,
-        metrics={"accuracy": accuracy},
-    )  # fmt: skip
-    assert await training.take(now, own, update, None) == "accepted"
-    await training.tick(now)
-    return unit
-
-
-async def train_one(training: Training, who: Contribution, now: float) -> None:
-    unit, base = leased(training, who, now)
-    assert await training.take(now, who, updated(unit, base), ONES.copy()) == "accepted"
+    assert dict(training.state.staleness) == {0: 1, 1: 1, 2: 1}
 
 
 @asynchronous
@@ -222,16 +173,16 @@ async def test_divergence_goes_back_to_the_last_good_checkpoint_and_blames_nobod
         await train_one(training, ada, 3.0)
     working, old = leased(training, ada, 3.0)
     unit, base = leased(training, own, 3.0)
-    rate = training.rate
+    rate = training.state.rate
     await training.take(3.0, own, updated(unit, base, loss=math.inf), ONES.copy())
 
     assert training.course.phase == "training"
     vector, version = await training.parameters.copy()
     assert vector.tolist() == good.tolist()
     assert version == Version(incarnation=1, count=2)
-    assert training.rate == rate / 2
-    assert "went back from version 0.5 to 0.2" in training.notice
-    assert "smaller lr" in training.notice
+    assert training.state.rate == rate / 2
+    assert "went back from version 0.5 to 0.2" in training.state.notice
+    assert "smaller lr" in training.state.notice
     assert (own.refused, ada.refused, ada.units) == ({}, {}, 5)
     assert training.book.done_units == 2, "what came after the checkpoint is trained on again"
     late = updated(working, old)
@@ -249,7 +200,7 @@ async def test_a_stranger_s_nan_alone_is_no_divergence_but_our_own_parameters_ar
     unit, base = leased(training, eve)
     nan = np.full(3, np.nan, np.float32)
     assert await training.take(1.0, eve, updated(unit, base), nan.copy()) == "not_finite"
-    assert training.setbacks == 0
+    assert training.state.setbacks == 0
     unit, base = leased(training, eve)
     huge = np.full(3, 3e38, np.float32)
     for _ in range(3):
@@ -257,7 +208,7 @@ async def test_a_stranger_s_nan_alone_is_no_divergence_but_our_own_parameters_ar
         unit, base = leased(training, eve)
     assert not await training.parameters.sound()
     assert await training.take(2.0, eve, updated(unit, base), nan.copy()) == "other_incarnation"
-    assert training.setbacks == 1
+    assert training.state.setbacks == 1
     assert await training.parameters.sound()
     assert eve.refused == {}, "it computed what it was given"
 
@@ -269,7 +220,7 @@ async def test_who_diverges_again_and_again_has_failed_and_keeps_the_best() -> N
     await train_one(training, own, 1.0)
     await evaluate(training, own, 0.7, 2.0)
     best, _ = await training.parameters.copy()
-    for _ in range(MAX_SETBACKS + 1):
+    for _ in range(MAX_TRIES + 1):
         assert training.course.ending is None
         unit, base = leased(training, own, 3.0)
         await training.take(3.0, own, updated(unit, base, loss=math.inf), ONES.copy())

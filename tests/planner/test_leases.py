@@ -153,6 +153,19 @@ def test_who_is_merely_slow_is_not_given_the_same_unit_again() -> None:
     assert book.finish(unit.id, ADA, BASE, 0) == (unit, None)
 
 
+def test_a_unit_lost_on_its_way_to_the_only_volunteer_is_given_again_in_the_end() -> None:
+    book = ranges(epochs=1)
+    unit = take(book, ADA)
+    for other in [take(book, ADA) for _ in range(3)]:
+        book.finish(other.id, ADA, BASE, 0)
+    book.lapse(LEASE_S)
+    assert book.lease(1.9 * LEASE_S, ADA, BASE)[0] is None
+    again, reason = book.lease(2.0 * LEASE_S, ADA, BASE)
+    assert (again, "nobody else has taken it" in reason) == (unit, True)
+    assert book.lapse(3.9 * LEASE_S) == []
+    assert book.lapse(4.0 * LEASE_S) == [(unit.id, ADA)], "the slow get more time"
+
+
 def test_who_comes_back_may_have_it_again() -> None:
     book = ranges(epochs=1)
     unit = take(book, ADA)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import msgspec
@@ -44,6 +44,7 @@ SCHEDULE = Schedule(
     shape="step", warmup_epochs=1.5, step_every=3.0, step_factor=0.5, floor=0.1,
     scale_with_volunteers=True,
 )  # fmt: skip
+UNSCALED = replace(SCHEDULE, scale_with_volunteers=False)
 PENALTY = Penalty(l1=1e-5, l2=1e-4, decay=1e-3, clip=5.0)
 GROWTH = Growth(factor=2.0, every=3, largest=256)
 NADAM = NAdam(beta1=0.8, beta2=0.99, eps=1e-6, momentum_decay=0.01)
@@ -67,7 +68,7 @@ CHANGED: list[Recipe] = [
     ),
     WeightAveraging(
         lr=0.2, batches_per_unit=6, share=0.25, local_rule=RMSPROP,
-        **ASYNCHRONOUS | {"penalty": Penalty(l1=1e-5, l2=1e-4, clip=5.0)},
+        **ASYNCHRONOUS | {"penalty": Penalty(l1=1e-5, l2=1e-4, clip=5.0), "schedule": UNSCALED},
     ),
     Synchronous(
         lr=0.2, batch_size=32, batches_per_unit=6, quorum=0.75, backup=1, grace_s=0.5, rule=NADAM,
@@ -112,7 +113,7 @@ EXPECTED: dict[str, tuple[LocalSteps, object, Serving]] = {
     "averaging": (
         unlike(LOCAL, batches_per_unit=6, rule=LOCAL_RMSPROP, returns="weights"),
         Averaging(share=0.25),
-        unlike(SERVING, decay=0.0, patience=0.0),
+        unlike(SERVING, decay=0.0, schedule=UNSCALED, patience=0.0),
     ),
     "synchronous": (
         unlike(LOCAL, batches_per_unit=6, overlap=0),
@@ -164,7 +165,8 @@ def test_there_is_a_changed_one_of_every_recipe() -> None:
 
 @pytest.mark.parametrize("recipe", CHANGED, ids=name_of)
 def test_in_it_nothing_is_left_at_its_default(recipe: Recipe) -> None:
-    left = ["penalty.decay"] if recipe.name == "averaging" else []  # which refuses one
+    refused = ["schedule.scale_with_volunteers", "penalty.decay"]
+    left = refused if recipe.name == "averaging" else []
     assert list(unchanged(recipe)) == left, "a new field belongs into CHANGED and EXPECTED"
 
 
@@ -283,7 +285,7 @@ def test_of_a_part_only_what_was_changed_is_told() -> None:
 @pytest.mark.parametrize("recipe", CHANGED, ids=name_of)
 def test_even_with_everything_changed_it_fits_into_an_offer_and_a_message(recipe: Recipe) -> None:
     told = hyperparameters(recipe)
-    assert "schedule.scale_with_volunteers" in told
+    assert "schedule.warmup_epochs" in told
     assert "growth.largest" in told
     offer = Offer(
         id=JobId("j-1"), title="t", cause="", address="127.0.0.1:1", key="", minimum=0, maximum=1,

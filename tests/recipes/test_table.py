@@ -179,11 +179,18 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = PARTS | {
 
 def tables(name: str) -> st.SearchStrategy[dict[str, Any]]:
     known = {f.name: FIELDS[f.name] for f in fields(RECIPES[name])}
-    return st.fixed_dictionaries({}, optional=known).map(fitting)
+    return st.fixed_dictionaries({}, optional=known).map(lambda table: fitting(name, table))
 
 
-def fitting(table: dict[str, Any]) -> dict[str, Any]:
-    """Units nearby no larger than those far away."""
+def fitting(name: str, table: dict[str, Any]) -> dict[str, Any]:
+    """Units nearby no larger than those far away, and nothing that excludes one another."""
+    if name == "averaging":
+        table.get("schedule", {}).pop("scale_with_volunteers", None)
+    rule = table.get("rule")
+    if "adamw" in (rule, rule.get("name") if isinstance(rule, dict) else None):
+        table.get("penalty", {}).pop("decay", None)
+    if name == "downpour":
+        table.pop("max_staleness", None)
     if "near_batches" in table:
         most = table.get("batches_per_unit", Crowd().batches_per_unit)
         table["near_batches"] = min(table["near_batches"], most)

@@ -11,6 +11,7 @@ import pytest
 from crowdgrad.domain.data import ChunkHash
 from crowdgrad.domain.job import Job, JobId, StoppingRule
 from crowdgrad.domain.work import LocalSteps, Unit, UnitId, UnitKind, Version
+from crowdgrad.errors import MessageError
 from crowdgrad.net.messages import Fetch, Fresh, Grant
 from crowdgrad.net.transport.inproc import InprocConnection, pair
 from crowdgrad.volunteer import talk
@@ -138,3 +139,12 @@ def test_an_evaluation_is_of_one_version() -> None:
     local = LocalSteps(batch_size=10, batches_per_unit=6, fetch_every=2)
     _, notes = computed(local, 6, kind="validate")
     assert stretches(notes) == [(range(30, 36), True, False)]
+
+
+def test_a_unit_larger_than_announced_is_refused() -> None:
+    """The memory that was agreed to was reckoned with the announced size."""
+    local = LocalSteps(batch_size=10, batches_per_unit=4)
+    with pytest.raises(MessageError, match="5 batches; it announced at most 4"):
+        computed(local, 5)
+    _, notes = computed(local, 5, kind="validate")
+    assert stretches(notes) == [(range(30, 35), True, False)], "an evaluation is as large as it is"

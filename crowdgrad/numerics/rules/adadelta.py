@@ -25,6 +25,7 @@ class Adadelta:
     sentence: ClassVar[str] = "Finds each parameter's rate from its last steps and gradients."
     vectors: ClassVar[tuple[str, ...]] = ("squares", "changes")
     needs_base: ClassVar[bool] = False
+    takes_weights: ClassVar[bool] = False
 
     rho: float = 0.9
     """ρ: the part of the mean squares that is kept."""

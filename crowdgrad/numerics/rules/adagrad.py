@@ -23,6 +23,7 @@ class Adagrad:
     sentence: ClassVar[str] = "Gives each parameter a rate that falls with the gradients it had."
     vectors: ClassVar[tuple[str, ...]] = ("squares",)
     needs_base: ClassVar[bool] = False
+    takes_weights: ClassVar[bool] = False
 
     eps: float = 1e-10
     """ε: keeps the division finite."""

@@ -27,6 +27,7 @@ class Adam:
     sentence: ClassVar[str] = "Momentum, divided by the usual size of each parameter's gradients."
     vectors: ClassVar[tuple[str, ...]] = ("gradients", "squares")
     needs_base: ClassVar[bool] = False
+    takes_weights: ClassVar[bool] = False
 
     beta1: float = 0.9
     """β₁: the part of the mean gradient that is kept."""

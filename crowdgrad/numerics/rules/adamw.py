@@ -25,6 +25,7 @@ class AdamW:
     sentence: ClassVar[str] = "Adam, while all weights shrink a little at every step."
     vectors: ClassVar[tuple[str, ...]] = ("gradients", "squares")
     needs_base: ClassVar[bool] = False
+    takes_weights: ClassVar[bool] = False
 
     beta1: float = 0.9
     """β₁: the part of the mean gradient that is kept."""
@@ -45,7 +46,7 @@ class AdamW:
         memory.steps += 1
         with np.errstate(all="ignore"):
             turn = Turn.at(memory.steps, step.rate, self.beta1, self.beta2, self.eps)
-            kept = np.float32(1 - step.rate * self.decay)
+            kept = np.float32(max(0.0, 1 - step.rate * self.decay))
             for here in blocks(len(parameters_D)):
                 w, change = parameters_D[here], update_D[here]
                 turn.into_change(change, gradients_D[here], squares_D[here])

@@ -25,6 +25,7 @@ class Averaging:
     sentence: ClassVar[str] = "Averages the weights it receives with its own."
     vectors: ClassVar[tuple[str, ...]] = ()
     needs_base: ClassVar[bool] = False
+    takes_weights: ClassVar[bool] = True
 
     share: float = 0.5
     """α: how much the received weights count."""

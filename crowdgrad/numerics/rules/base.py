@@ -64,6 +64,9 @@ class Rule(Protocol):
     vectors: ClassVar[tuple[str, ...]]
     """Names of the vectors it remembers; they begin as zeros."""
     needs_base: ClassVar[bool]
+    """Whether it asks for the parameters that an update was computed from."""
+    takes_weights: ClassVar[bool]
+    """Whether updates are weights instead of gradients."""
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     def step(self, parameters_D: Vector, update_D: Vector, memory: Memory, step: Step) -> None:

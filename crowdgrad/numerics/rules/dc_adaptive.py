@@ -35,6 +35,7 @@ class AdaptiveDelayCompensated:
     )
     vectors: ClassVar[tuple[str, ...]] = ("squares",)
     needs_base: ClassVar[bool] = True
+    takes_weights: ClassVar[bool] = False
 
     strength: float = 2.0
     """λ₀: how much of the correction is made."""

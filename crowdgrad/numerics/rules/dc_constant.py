@@ -28,6 +28,7 @@ class DelayCompensated:
     sentence: ClassVar[str] = "Corrects a late gradient for how far the parameters have moved."
     vectors: ClassVar[tuple[str, ...]] = ()
     needs_base: ClassVar[bool] = True
+    takes_weights: ClassVar[bool] = False
 
     strength: float = 0.04
     """λ: how much of the correction is made."""

@@ -23,6 +23,7 @@ class Momentum:
     sentence: ClassVar[str] = "Keeps part of its speed, so that steady directions add up."
     vectors: ClassVar[tuple[str, ...]] = ("velocity",)
     needs_base: ClassVar[bool] = False
+    takes_weights: ClassVar[bool] = False
 
     momentum: float = 0.9
     """μ: the part of the speed that is kept."""

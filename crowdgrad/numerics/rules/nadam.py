@@ -28,6 +28,7 @@ class NAdam:
     sentence: ClassVar[str] = "Adam that already steps where its speed will take it."
     vectors: ClassVar[tuple[str, ...]] = ("gradients", "squares")
     needs_base: ClassVar[bool] = False
+    takes_weights: ClassVar[bool] = False
 
     beta1: float = 0.9
     """β₁: the part of the mean gradient that is kept."""

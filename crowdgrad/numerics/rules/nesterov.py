@@ -23,6 +23,7 @@ class Nesterov:
     sentence: ClassVar[str] = "Momentum that already steps where its speed will take it."
     vectors: ClassVar[tuple[str, ...]] = ("ahead",)
     needs_base: ClassVar[bool] = False
+    takes_weights: ClassVar[bool] = False
 
     momentum: float = 0.9
     """μ: the part of the speed that is kept."""

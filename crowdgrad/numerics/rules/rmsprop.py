@@ -29,6 +29,7 @@ class RMSProp:
     vectors: ClassVar[tuple[str, ...]] = ("squares", "velocity")
     """Without momentum the velocity is never touched."""
     needs_base: ClassVar[bool] = False
+    takes_weights: ClassVar[bool] = False
 
     alpha: float = 0.99
     """α: the part of the mean square that is kept."""

@@ -23,6 +23,7 @@ class SGD:
     sentence: ClassVar[str] = "Steps against the gradient, in proportion to it."
     vectors: ClassVar[tuple[str, ...]] = ()
     needs_base: ClassVar[bool] = False
+    takes_weights: ClassVar[bool] = False
 
     def step(self, parameters_D: Vector, update_D: Vector, memory: Memory, step: Step) -> None:
         memory.steps += 1

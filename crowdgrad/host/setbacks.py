@@ -1,0 +1,103 @@
+"""Going back: checkpoints, and what happens when the numbers stop being finite.
+
+Everything goes back to the last good checkpoint, under a new incarnation and with half the learning
+rate; nobody is blamed. A resumed host is the same thing with nobody here yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from crowdgrad.domain.work import Version
+from crowdgrad.host.checkpoint import Checkpoint, LastGood
+from crowdgrad.host.ledger import Credited
+from crowdgrad.host.state import State
+from crowdgrad.planner.leases import BookState
+
+MAX_TRIES = 4
+"""How often a run goes back to the same checkpoint before it gives up."""
+MAX_SETBACKS = 16
+"""How often it goes back at all: the learning rate is next to nothing by then."""
+
+
+class Setbacks:
+    def __init__(self, state: State, fail: Callable[[str], None]) -> None:
+        """`fail(why)` ends the job."""
+        self._state = state
+        self._end_job = fail
+        self.last = LastGood(
+            Checkpoint(saved=state.parameters.begin(), book=state.book.snapshot(), ledger=())
+        )
+        self._going_back = False
+        self._gone_back_to: Checkpoint | None = None
+        self._tries = 0
+
+    async def checkpoint(self) -> Checkpoint:
+        """Everything at one version: what is not in the parameters yet is not done in it."""
+
+        def beside() -> tuple[BookState, tuple[Credited, ...]]:
+            units = [done.unit for done in self._state.unapplied.values()]
+            return self._state.book.snapshot(units), self._state.ledger.snapshot()
+
+        saved, (book, ledger) = await self._state.parameters.save(beside)
+        return Checkpoint(saved=saved, book=book, ledger=ledger, setbacks=self._state.setbacks)
+
+    async def resume(self, checkpoint: Checkpoint, incarnation: int) -> None:
+        """Go on from where another host stopped; nobody is here yet.
+
+        `incarnation`: one that no host of this job has had.
+        """
+        self._state.ledger.restore(checkpoint.ledger)
+        self._state.setbacks = checkpoint.setbacks
+        self.last = LastGood(checkpoint)
+        await self._be(checkpoint, incarnation)
+
+    async def _be(self, checkpoint: Checkpoint, incarnation: int) -> None:
+        version = Version(incarnation=incarnation, count=checkpoint.saved.version.count)
+        await self._state.parameters.go_back(
+            checkpoint.saved, version, lambda: self._begin_again(checkpoint.book)
+        )
+
+    async def go_back(self, why: str) -> None:
+        """To the last good checkpoint with half the rate; after too many times it is over."""
+        if self._state.course.ending is not None or self._going_back:
+            return
+        good = self.last.good
+        self._tries = self._tries + 1 if good is self._gone_back_to else 1
+        self._gone_back_to = good
+        if self._tries > MAX_TRIES or self._state.setbacks >= MAX_SETBACKS:
+            self._end_job(
+                f"{why}, and going back {self._state.setbacks} times did not help: try a learning "
+                f"rate well below {self._state.rate:.3g}; the best parameters so far are kept",
+            )
+            return
+        before = self._state.parameters.version
+        self._going_back = True
+        try:
+            await self._be(good, before.incarnation + 1)
+        finally:
+            self._going_back = False
+        self._state.setbacks += 1
+        self._state.notice = (
+            f"{why[:1].upper()}{why[1:]}: went back from version {before} to "
+            f"{good.saved.version} and goes on with half the learning rate, "
+            f"{self._state.rate:.3g}. Nobody is to blame; a smaller lr avoids this."
+        )
+
+    def _begin_again(self, book: BookState) -> None:
+        self._state.book.restore(book)
+        self._state.course.evaluation.round = None
+        self.last.forget()
+        self._state.unapplied.clear()
+        self._state.turns.next_round()
+        self._state.ledger.forgive()
+        self._state.train_loss = None
+        self._state.tell_members()
+        self._state.free()
+
+    async def sound(self, checkpoint: Checkpoint | None) -> bool:
+        """Whether all it holds is finite; infinite weights may hide behind a flat activation."""
+        if checkpoint is None:
+            return False
+        vectors = (checkpoint.saved.vector, *checkpoint.saved.memory.vectors.values())
+        return all([await self._state.parameters.finite(vector) for vector in vectors])

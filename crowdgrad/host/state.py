@@ -1,0 +1,136 @@
+"""Everything a job at work consists of: what is leased, learned, credited, and how it goes.
+
+The parts of `Training` (who gets which unit, what becomes of updates, going back) act on one state.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from crowdgrad.domain.data import Manifest
+from crowdgrad.domain.job import Job
+from crowdgrad.domain.program import ProgramSpec
+from crowdgrad.domain.work import Unit, UnitId, Version, VolunteerId
+from crowdgrad.host.course import Course
+from crowdgrad.host.ledger import Ledger
+from crowdgrad.host.parameters import Parameters
+from crowdgrad.host.turns import Turns
+from crowdgrad.numerics.layout import trained_parts
+from crowdgrad.numerics.noise import shard_order
+from crowdgrad.numerics.vectors import Vector
+from crowdgrad.planner.batches import EpochPlans
+from crowdgrad.planner.leases import LeaseBook
+from crowdgrad.planner.ranges import Ranges
+from crowdgrad.planner.segments import Segments
+from crowdgrad.recipes.base import Recipe
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """A unit that is done but not in the parameters yet, and whom it is credited to when it is."""
+
+    unit: Unit
+    base: Version
+    who: VolunteerId
+    samples: int
+    at: float
+
+
+class State:
+    def __init__(
+        self,
+        *,
+        job: Job,
+        spec: ProgramSpec,
+        manifest: Manifest,
+        initial: Vector,
+        recipe: Recipe,
+        lease_s: float,
+        wait_for: int = 0,
+    ) -> None:
+        """`wait_for`: volunteers that must be here before anybody begins."""
+        self.job = job
+        self.spec = spec
+        self.serving = recipe.serving()
+        self.lease_s = lease_s
+        self.parameters = Parameters(
+            initial,
+            recipe.server_rule(),
+            Version(incarnation=0, count=0),
+            self.serving,
+            trained_parts(spec),
+        )
+        self.ledger = Ledger(spec.work_per_sample)
+        self.turns = Turns(self.serving, wait_for=wait_for, patience_s=lease_s)
+        plans = EpochPlans.of(manifest, "train", job.local)
+        self.book = LeaseBook(self._assignment(plans), kind="train", lease_s=lease_s)
+        self.course = Course(job, spec, manifest, initial)
+        self.unapplied: dict[UnitId, Done] = {}
+        self.staleness: Counter[int] = Counter()
+        self.train_loss: float | None = None
+        self.setbacks = 0
+        """How often it went back to a checkpoint because the numbers were not finite any more."""
+        self.notice = ""
+        """What people should know about how it goes."""
+        self._freed: set[Version] = set()
+
+    def _assignment(self, plans: EpochPlans) -> Ranges | Segments:
+        seed, epochs = self.job.seed, self.job.stop.epochs
+        if self.serving.assignment == "segments":
+            return Segments(plans, epochs=epochs)
+        shards = plans.at(0).shards
+        return Ranges(
+            plans,
+            epochs=epochs,
+            shard_order=lambda epoch: [shards[i] for i in shard_order(seed, epoch, len(shards))],
+        )
+
+    # -- the learning rate --------------------------------------------------------------------
+
+    @property
+    def rate(self) -> float:
+        """The host's learning rate now, before staleness."""
+        helping = 1
+        if self.serving.schedule.scale_with_volunteers:  # who has helped already, not who only asks
+            helping = sum(a.asked and a.units > 0 for a in self.ledger.connected())
+        return self.serving.rate * self._factor(volunteers=helping)
+
+    @property
+    def local_rate(self) -> float:
+        """A replica's: its step has one batch, however many others there are."""
+        return self.serving.local_rate * self._factor(volunteers=1)
+
+    def _factor(self, *, volunteers: int) -> float:
+        schedule, factor = self.serving.schedule, 0.5**self.setbacks
+        if schedule.constant:
+            return factor
+        return factor * schedule.factor(
+            epoch=self.book.epochs_done, epochs=self.job.stop.epochs, volunteers=volunteers
+        )
+
+    # -- what follows from changes ------------------------------------------------------------
+
+    def tell_members(self) -> None:
+        """Only who asks for units has a part in them: others may never begin."""
+        self.book.members([a.volunteer.id for a in self.ledger.connected() if a.asked])
+
+    def applied(self, staleness: int, units: Iterable[UnitId]) -> None:
+        """These are in the parameters now: only what is there is credited."""
+        for number in units:
+            done = self.unapplied.pop(number)
+            self.staleness[staleness] += 1
+            self.ledger.accept(done.at, done.who, samples=done.samples, staleness=staleness)
+
+    def free(self) -> None:
+        """Let go of what nobody works from any more and no update still waits for."""
+        self._freed.update(self.book.freed())
+        if not self._freed:
+            return
+        wanted = {done.base for done in self.unapplied.values()}
+        # A version may have been leased again since it was free: then it is heard of again.
+        self.parameters.drop(
+            base for base in self._freed - wanted if not self.book.works_from(base)
+        )
+        self._freed &= wanted
