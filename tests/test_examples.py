@@ -18,6 +18,7 @@ from crowdgrad.capture.task import resolve_metrics
 from crowdgrad.data import catalogue
 from crowdgrad.errors import DataError
 from crowdgrad.host import jobfile
+from crowdgrad.recipes import RECIPES
 from crowdgrad.settings import load
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -103,3 +104,11 @@ def test_mnist_learns(tmp_path):
     run("-m", "crowdgrad", "host", job, "--plain", "--json", "result.json", cwd=tmp_path)
     result = json.loads((tmp_path / "result.json").read_text())
     assert result["test"]["metrics"]["accuracy"] > 0.96
+
+
+@pytest.mark.slow
+def test_recipes_are_compared(tmp_path):
+    said = run(str(EXAMPLES / "compare_recipes.py"), cwd=tmp_path)
+    lines = [line.split() for line in said.splitlines()[1:]]
+    assert [line[0] for line in lines] == list(RECIPES)
+    assert all(float(line[1]) > 85 for line in lines), said

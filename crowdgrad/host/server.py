@@ -55,6 +55,7 @@ FAREWELL_S = 1.0
 ROSTER_EVERY_S = 0.2
 ROUND_PATIENCE_S = 1.0
 """How long an answer is held back for the next round before the volunteer is told to ask again."""
+LOOK_AGAIN_S = 0.05
 NEAR = ("127.", "[::1]", "::1", "localhost")
 
 
@@ -258,9 +259,12 @@ class Server:
         self, connection: Connection, account: Contribution, ask: Exchange, verdict: str
     ) -> None:
         try:
-            if not await self._grant(connection, account, ask, verdict, wait=False):
-                await self._training.turned(ROUND_PATIENCE_S)
-                await self._grant(connection, account, ask, verdict)
+            until = self._clock() + ROUND_PATIENCE_S
+            while not await self._grant(
+                connection, account, ask, verdict, wait=self._clock() >= until
+            ):
+                # The next round, but an evaluation may be due, or somebody have come, before.
+                await self._training.turned(LOOK_AGAIN_S)
         except PeerError:
             return  # whoever listens on this connection hears of it
         except Exception:

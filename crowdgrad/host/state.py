@@ -55,9 +55,10 @@ class State:
         self.spec = spec
         self.serving = recipe.serving()
         self.lease_s = lease_s
+        rule = recipe.server_rule()
         self.parameters = Parameters(
             initial,
-            recipe.server_rule(),
+            rule,
             Version(incarnation=0, count=0),
             self.serving,
             trained_parts(spec),
@@ -65,7 +66,9 @@ class State:
         self.ledger = Ledger(spec.work_per_sample)
         self.turns = Turns(self.serving, wait_for=wait_for, patience_s=lease_s)
         plans = EpochPlans.of(manifest, "train", job.local)
-        self.book = LeaseBook(self._assignment(plans), kind="train", lease_s=lease_s)
+        self.book = LeaseBook(
+            self._assignment(plans), kind="train", lease_s=lease_s, track_bases=rule.needs_base
+        )
         self.course = Course(job, spec, manifest, initial)
         self.unapplied: dict[UnitId, Done] = {}
         self.staleness: Counter[int] = Counter()

@@ -112,15 +112,21 @@ class BookState:
 class _Bases:
     """Which versions are the base of a lease, and which are no longer since the last question."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, track: bool) -> None:
+        """`track`: False where nobody will ask, so that nobody pays for it."""
+        self._track = track
         self._held: Counter[Version] = Counter()
         self._freed: dict[Version, None] = {}
 
     def hold(self, base: Version) -> None:
+        if not self._track:
+            return
         self._held[base] += 1
         self._freed.pop(base, None)
 
     def release(self, base: Version) -> None:
+        if not self._track:
+            return
         self._held[base] -= 1
         if not self._held[base]:
             del self._held[base]
@@ -136,8 +142,15 @@ class _Bases:
 
 class LeaseBook:
     def __init__(
-        self, assignment: Assignment, *, kind: UnitKind, lease_s: float, first_id: int = 0
+        self,
+        assignment: Assignment,
+        *,
+        kind: UnitKind,
+        lease_s: float,
+        first_id: int = 0,
+        track_bases: bool = True,
     ) -> None:
+        """`track_bases`: whether `freed` and `works_from` will be asked."""
         self._assignment = assignment
         self._kind = kind
         self._lease_s = lease_s
@@ -149,7 +162,7 @@ class LeaseBook:
         self._workers: Counter[int] = Counter()  # shard → running leases on it
         self._holding: Counter[VolunteerId] = Counter()  # volunteer → running leases
         self._running = 0
-        self._bases = _Bases()
+        self._bases = _Bases(track=track_bases)
         self._owners: dict[UnitId, VolunteerId] = {}
         """Of owned units done since the last snapshot: they may not be in the parameters yet."""
         self.done_units = 0
