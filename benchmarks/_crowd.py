@@ -169,6 +169,7 @@ class Crowd:
             loss=done.loss,
             metrics={},
             compute_s=lane.batch_s * granted.unit.batches,
+            link=granted.link,
         )
         version = self.training.parameters.version
         verdict = await self.training.take(now, lane.account, update, self._update)

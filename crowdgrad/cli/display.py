@@ -64,11 +64,11 @@ class View:
         cells = [
             ("samples/s", f"{status.samples_per_s:,.0f}"),
             ("updates/s", f"{status.updates_per_s:,.0f}"),
-            ("staleness", f"{status.mean_staleness:.1f} (max {status.max_staleness})"),
+            ("staleness", f"{status.mean_staleness:.1f}"),
             ("rate", f"{status.learning_rate:.3g}"),
-            ("training loss", "–" if status.train_loss is None else f"{status.train_loss:.4f}"),
-            (f"validation {name}", spell(status.validation)),
-            ("", sparkline(self._metric[-24:])),
+            ("loss", "–" if status.train_loss is None else f"{status.train_loss:.4f}"),
+            (name if status.metric else "validation", spell(status.validation)),
+            ("", sparkline(self._metric[-12:])),
         ]
         grid.add_row(*(Text(label, style="dim") for label, _ in cells))
         grid.add_row(*(Text(value, style="bold" if label else "green") for label, value in cells))
@@ -119,7 +119,12 @@ def summary(console: Console, status: Status, folder: str) -> None:
         highlight=False,
     )
     if status.ignored:
-        console.print(f"{status.ignored:,} updates came too late to be used.", highlight=False)
+        late = sorted((m for m in status.members if m.ignored), key=lambda m: -m.ignored)
+        whose = ", ".join(f"{m.name} {m.ignored:,}" for m in late[:3])
+        console.print(
+            f"{status.ignored:,} updates came too late to be used ({escape(whose)}).",
+            highlight=False,
+        )
     if status.notice:
         console.print(f"[yellow]{escape(status.notice)}[/]", highlight=False)
     console.print(members(status))
@@ -134,8 +139,15 @@ def plain(status: Status) -> str:
         f"{status.elapsed_s:6.1f} s  {status.phase}  epoch {status.epochs_done:.2f}/{status.epochs}"
         f"  {status.samples_per_s:,.0f} samples/s  {status.updates_per_s:,.0f} updates/s"
         f"  staleness {status.mean_staleness:.1f}  loss {loss}"
-        f"  {status.metric or 'loss'} {spell(status.validation)}  {here} here"
+        f"  {status.metric or 'validation'} {spell(status.validation)}  {here} here"
+        f"{_waiting(status)}"
     )
+
+
+def _waiting(status: Status) -> str:
+    """Before anything is learned: what for."""
+    states = [m.state for m in status.members if m.state.startswith("waiting: ")]
+    return f"  {states[0]}" if states and status.updates == 0 else ""
 
 
 def score(found: Point) -> float:

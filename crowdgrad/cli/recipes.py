@@ -84,7 +84,9 @@ def _show(console: Console, kind: type[Recipe]) -> None:
     for info in [info for info in plain if info.name != ruled][:5]:
         console.print(f"  {info.name} = {_toml(info)}")
     if ruled:
-        console.print(f'  {ruled} = {{name = "adam", beta1 = 0.9}}    # or just "adam"')
+        usual = next(info.default_text for info in plain if info.name == ruled)
+        console.print(f'  {ruled} = "{usual}"')
+        console.print(f'  # {ruled} = {{name = "adam", beta1 = 0.9}}, with an lr of about 0.001')
     console.print('  schedule = {shape = "cosine", warmup_epochs = 1}')
 
 

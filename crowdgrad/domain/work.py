@@ -71,9 +71,11 @@ class Update:
     metrics: dict[str, float]
     """Means over the samples, for `validate` and `test` units."""
     compute_s: float
+    link: int = 0
+    """Units of the same chain before this one, as it was granted."""
 
     def __post_init__(self) -> None:
-        if self.samples <= 0 or not 0 <= self.compute_s < math.inf:
+        if self.samples <= 0 or not 0 <= self.compute_s < math.inf or self.link < 0:
             raise ValueError(f"update of unit {self.unit}: {self.samples} samples")
 
 
@@ -139,7 +141,8 @@ class LocalSteps:
                 raise ValueError(f"{name} {getattr(self, name)} is not a number from 0 on")
         if not 1 <= self.growth <= 1000 or self.growth_every < 1:
             raise ValueError(
-                f"a batch that grows by {self.growth} every {self.growth_every} epochs"
+                "a batch grows by a factor from 1 to 1000 every so many epochs, not by "
+                f"{self.growth} every {self.growth_every}"
             )
         if not 0 <= self.largest_batch <= MAX_BATCH_SIZE:
             raise ValueError(f"largest batch {self.largest_batch} is not up to {MAX_BATCH_SIZE}")

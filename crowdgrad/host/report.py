@@ -128,10 +128,11 @@ def _members(members: Sequence[MemberStatus]) -> str:
             f"<td>{member.samples:,}</td>"
             f"<td>{member.units:,}</td><td>{_short(member.credit)}FLOP</td>"
             f"<td>{member.mean_staleness:.1f}</td><td>{member.refused}</td>"
+            f"<td>{member.ignored}</td>"
             f'<td class="l">{escape(member.state)}</td></tr>'
         )
     head = "<th>Volunteer</th><th>Share</th><th>Samples</th><th>Updates</th><th>Credit</th>"
-    head += "<th>Staleness</th><th>Refused</th><th class='l'>Last seen</th>"
+    head += "<th>Staleness</th><th>Refused</th><th>Too late</th><th class='l'>Last seen</th>"
     return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
 
 

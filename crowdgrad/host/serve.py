@@ -280,6 +280,9 @@ class Run:
         if status.setbacks > self._told_setbacks:
             self._told_setbacks = status.setbacks
             logger.warning("%s", status.notice)
+            self.folder.add_metrics(
+                {"kind": "setback", "elapsed_s": status.elapsed_s, "notice": status.notice}
+            )
         if now - self._metrics_at < METRICS_EVERY_S:
             return
         self._metrics_at = now

@@ -245,7 +245,7 @@ class Server:
             verdict = await self._training.take(self._clock(), account, ask.update, vector)
         if len(payload):
             self._pool.give(payload)
-        if not self._training.turns.in_rounds:
+        if not self._training.turns.holds_back:
             await self._grant(connection, account, ask, verdict)
             return
         # The answer may have to wait for others: go on listening meanwhile, to one question more.

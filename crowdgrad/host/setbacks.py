@@ -66,6 +66,7 @@ class Setbacks:
         self._tries = self._tries + 1 if good is self._gone_back_to else 1
         self._gone_back_to = good
         if self._tries > MAX_TRIES or self._state.setbacks >= MAX_SETBACKS:
+            self._state.notice = ""  # the reason says it all
             self._end_job(
                 f"{why}, and going back {self._state.setbacks} times did not help: try a learning "
                 f"rate well below {self._state.rate:.3g}; the best parameters so far are kept",
@@ -81,7 +82,7 @@ class Setbacks:
         self._state.notice = (
             f"{why[:1].upper()}{why[1:]}: went back from version {before} to "
             f"{good.saved.version} and goes on with half the learning rate, "
-            f"{self._state.rate:.3g}. Nobody is to blame; a smaller lr avoids this."
+            f"{self._state.rate:.3g}. Nobody is to blame; a smaller learning rate avoids this."
         )
 
     def _begin_again(self, book: BookState) -> None:

@@ -77,6 +77,8 @@ class State:
         """How often it went back to a checkpoint because the numbers were not finite any more."""
         self.notice = ""
         """What people should know about how it goes."""
+        self.warning = ""
+        """What looks wrong at the moment."""
         self._freed: set[Version] = set()
 
     def _assignment(self, plans: EpochPlans) -> Ranges | Segments:

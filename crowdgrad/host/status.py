@@ -103,7 +103,7 @@ def take_status(training: Training, now: float) -> Status:
         refused=ledger.total_refused,
         ignored=ledger.total_ignored,
         setbacks=training.state.setbacks,
-        notice=training.state.notice,
+        notice=" ".join(filter(None, (training.state.notice, training.state.warning))),
         learning_rate=training.state.rate,
         backup_bytes=training.parameters.backup_bytes,
         set_aside=len(training.book.set_aside),

@@ -19,11 +19,12 @@ from crowdgrad import settings as settings_table
 from crowdgrad.data import catalogue
 from crowdgrad.data.dataset import DataSet, from_arrays
 from crowdgrad.domain.job import StoppingRule
-from crowdgrad.errors import JobFileError
+from crowdgrad.errors import JobFileError, RecipeError
 from crowdgrad.host.job import JobPlan, Start, prepare
 from crowdgrad.host.serve import Options, Outcome, Run
 from crowdgrad.host.status import Point, Status, point
 from crowdgrad.process import new_event_loop
+from crowdgrad.recipes import RECIPES, from_table
 from crowdgrad.recipes.base import Recipe
 from crowdgrad.recipes.crowd import Crowd
 
@@ -58,7 +59,7 @@ def train(
     task: Task,
     data: Data,
     *,
-    recipe: Recipe | None = None,
+    recipe: Recipe | str | None = None,
     epochs: int = 5,
     volunteers: int = 0,
     start: Start = "any",
@@ -84,7 +85,7 @@ def train(
         task=task,
         data=_as_dataset(data, title),
         title=title,
-        recipe=recipe or Crowd(),
+        recipe=_as_recipe(recipe),
         stop=stop,
         seed=seed,
         minimum=volunteers,
@@ -108,6 +109,19 @@ def train(
         status=outcome.status,
         folder=outcome.folder,
     )
+
+
+def _as_recipe(recipe: Recipe | str | None) -> Recipe:
+    """A recipe, or the one of that name with its defaults. Raises RecipeError."""
+    if recipe is None:
+        return Crowd()
+    if isinstance(recipe, str):
+        return from_table(recipe, {})
+    if type(recipe) not in RECIPES.values():
+        raise RecipeError(
+            f"recipe is {recipe!r}.", advice="Give one, such as cg.Downpour(lr=0.01), or its name."
+        )
+    return recipe
 
 
 def _as_dataset(data: Data, title: str) -> DataSet:

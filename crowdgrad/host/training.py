@@ -26,6 +26,8 @@ from crowdgrad.host.updates import Updates
 from crowdgrad.numerics.vectors import Vector
 from crowdgrad.recipes.base import Recipe
 
+EXPLODES = "The validation loss ({loss:.3g}) is far above what it was: try a smaller learning rate."
+
 
 class Training:
     def __init__(
@@ -162,9 +164,9 @@ class Training:
 
     async def _judge_candidate(self, scores: Scores) -> None:
         if math.isfinite(scores.loss):
-            if self.course.plausible(scores) and await self._setbacks.sound(
-                self._setbacks.last.candidate
-            ):
+            plausible = self.course.plausible(scores)
+            self.state.warning = "" if plausible else EXPLODES.format(loss=scores.loss)
+            if plausible and await self._setbacks.sound(self._setbacks.last.candidate):
                 self._setbacks.last.confirm()
         elif self.course.phase == "training":
             await self._setbacks.go_back(
@@ -224,9 +226,12 @@ class Training:
     # -- the result ---------------------------------------------------------------------------
 
     async def result(self) -> Vector:
-        """The best parameters, or the last where nothing was evaluated."""
+        """The best parameters; where nothing was evaluated the last, or the last good ones."""
         await self._updates.flush()
         if self.course.best is not None:
             return self.course.best_vector
+        failed = self.course.ending is not None and self.course.ending.state == "failed"
         last, _ = await self.parameters.copy()
-        return last if np.isfinite(last).all() else self.course.best_vector
+        if failed or not np.isfinite(last).all():
+            return self._setbacks.last.good.saved.vector
+        return last

@@ -43,15 +43,22 @@ class Turns:
         missing = self._wait_for - sum(not other.own for other in ready)
         waiting_for_us = any(a.own and not a.asked for a in ledger.connected())
         self._begun = missing <= 0 and not waiting_for_us
-        return "" if self._begun else f"it begins when {max(missing, 1)} more are ready"
+        return "" if self._begun else f"it begins when {_more(max(missing, 1))} ready"
 
     def _warm_start(self, account: Contribution, ledger: Ledger) -> str:
         batches = self._serving.warm_start_batches
-        if self._alone not in {other.volunteer.id for other in ledger.connected()}:
-            self._alone = account.volunteer.id
+        ready = [other for other in ledger.connected() if other.asked]
+        if self._alone not in {other.volunteer.id for other in ready}:
+            own = next((other for other in ready if other.own), account)  # never a bad choice
+            self._alone = own.volunteer.id
         if self._alone == account.volunteer.id:
             return ""
         return f"warm start: one volunteer trains alone for the first {batches} batches"
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether an answer may have to wait for others."""
+        return self.in_rounds or not self._begun
 
     # -- rounds -------------------------------------------------------------------------------
 
@@ -111,3 +118,7 @@ class Turns:
             return "waiting for the next round"
         may, reason = self._round.may_begin(account.volunteer.id)
         return "" if may else reason
+
+
+def _more(number: int) -> str:
+    return "one more is" if number == 1 else f"{number} more are"

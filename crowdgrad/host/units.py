@@ -54,7 +54,8 @@ class Units:
                 unit=unit, base=self._state.course.evaluation.round.version
             ), "evaluation"
         if self._state.course.phase != "training":
-            return None, f"training is over, {self._state.course.phase}"
+            phase = self._state.course.phase
+            return None, "training is over" + (f", {phase}" if phase != "over" else "")
         reason = self._not_now(now, account)
         granted = None
         if not reason:

@@ -84,7 +84,10 @@ class Updates:
 
     def _look_up(self, update: Update, who: VolunteerId) -> tuple[Entry | None, str | None]:
         incarnation = self._state.parameters.version.incarnation
-        return self._state.book.judge(update.unit, who, update.base, incarnation)
+        entry, refusal = self._state.book.judge(update.unit, who, update.base, incarnation)
+        if entry is not None and entry.leases[who].link != update.link:
+            return None, "wrong_base"  # the unit was given again, into another chain
+        return entry, refusal
 
     def _late(self, base: Version) -> str:
         """Why an update from this version is not used; empty if it is."""

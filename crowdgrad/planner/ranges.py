@@ -47,7 +47,8 @@ class Ranges:
         if not self._fresh and self._epoch < self._epochs - 1:
             self._begin(self._epoch + 1, {})
         if not self._fresh:
-            waiting = f"the last {self._open} units are with others"
+            last = "last unit is" if self._open == 1 else f"last {self._open} units are"
+            waiting = f"the {last} with others"
             return None, waiting if self._open else "every unit is done"
         shard = next((s for s in self._fresh if s in holds), None)
         if shard is not None:

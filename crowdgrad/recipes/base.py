@@ -63,7 +63,7 @@ class Serving:
     schedule: Schedule = Schedule()
     decay: float = 0.0
     patience: float = 0.0
-    """Batches that applied meanwhile (or under way) up to which an update counts in full;
+    """Batches applied meanwhile (or under way) up to which an update counts in full;
     beyond, its rate falls as patience over staleness. 0: every update counts in full."""
     max_staleness: int = 0
     """Updates older than so many versions are not used; 0: all are."""

@@ -42,7 +42,7 @@ class Crowd:
     rule: Rule = SGD()
     """What the host does with an update: sgd, momentum, nesterov, adagrad, adam, …"""
     patience: float = 2.0
-    """Batches that applied meanwhile (or under way) up to which an update counts in full;
+    """Batches applied meanwhile (or under way) up to which an update counts in full;
     beyond, its rate falls as patience over staleness. 0: every update counts in full."""
     max_staleness: int = 1000
     """Updates older than so many versions are not used; 0: all are."""

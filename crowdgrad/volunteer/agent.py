@@ -55,6 +55,8 @@ BLAMELESS = ("other_incarnation", "over", "already_done", "too_old", "too_late")
 MAX_FAILURES = 10
 """Units that may fail one after the other before we leave the job to others."""
 AFTER_FAILURE_S = 0.5
+MANY_LATE = 20
+"""Updates that came too late one after the other, of which people should hear."""
 UNKNOWN_MEMORY_MB = 2048
 
 
@@ -102,7 +104,7 @@ class Agent:
         self._workshop: Workshop | None = None
         self._leaving = asyncio.Event()
         self._state = ""
-        self._failures = 0
+        self._failures = self._late = 0
         self.samples = self.accepted = self.refused = 0
 
     def leave(self) -> None:
@@ -201,6 +203,7 @@ class Agent:
     async def _lane(self, conversation: Conversation, shop: Workshop, slot: int) -> None:
         update: Update | None = None
         payload: Payload = b""
+        waits = 0
         while True:
             answer = await conversation.exchange(
                 Exchange(update=update, shards=shop.shards_held), payload, shop.parameters(slot)
@@ -209,9 +212,12 @@ class Agent:
                 self._record(update, answer.verdict)
             update, payload = None, b""
             if isinstance(answer, Wait):
-                self._say("state", f"Waiting for “{shop.job.title}”: {answer.reason}.")
+                waits += 1
+                if waits > 1:  # not worth a word if it is over at once
+                    self._say("state", f"Waiting for “{shop.job.title}”: {answer.reason}.")
                 await asyncio.sleep(min(max(answer.seconds, 0.05), MAX_WAIT_S))
                 continue
+            waits = 0
             update = await self._compute(conversation, shop, answer, slot)
             if update is not None and answer.unit.kind == "train":
                 payload = shop.update(slot)
@@ -237,6 +243,7 @@ class Agent:
         return Update(
             unit=unit.id,
             base=grant.base,
+            link=grant.link,
             samples=done.samples,
             loss=done.loss,
             metrics=done.metrics,
@@ -247,6 +254,11 @@ class Agent:
         if verdict == "accepted":
             self.accepted += 1
             self.samples += update.samples
+            self._late = 0
+        elif verdict in ("too_old", "too_late"):
+            self._late += 1
+            if self._late == MANY_LATE:
+                self._say("trouble", f"The last {MANY_LATE} updates came too late to be used.")
         elif verdict not in BLAMELESS:
             self.refused += 1
             refusal = UpdateRefused(f"The update of unit {update.unit} was not used: {verdict}.")

@@ -100,6 +100,7 @@ class Person:
                 loss=1.0,
                 metrics={},
                 compute_s=batch_s * unit.batches,
+                link=granted.link,
             ),
             update,
         )

@@ -330,7 +330,7 @@ def test_nobody_begins_before_the_whole_roster_is_here() -> None:
         training, (ada,) = stage(AsyncSGD(batch_size=10), 1, wait_for=2)
         own = training.join(0.0, small.volunteer("own"), own=True)
         assert await ada.ask() is None
-        assert ada.reason == "it begins when 1 more are ready"
+        assert ada.reason == "it begins when one more is ready"
         assert training.lease(0.0, own, (), training.parameters.version)[0] is None
         assert training.course.started_at is None
         ben = training.join(0.0, small.volunteer("ben"), own=False)
@@ -422,5 +422,17 @@ def test_what_is_let_go_while_a_backup_is_being_made_is_not_kept() -> None:
             await holding
         assert snapshot.version not in parameters._backups  # type: ignore[operator]
         assert snapshot.users == 0
+
+    run(scenario)
+
+
+def test_the_hosts_own_worker_warms_up_if_it_is_ready() -> None:
+    async def scenario() -> None:
+        recipe = Downpour(batch_size=10, push_every=2, fetch_every=2, warm_start_batches=6)
+        training, (slow,) = stage(recipe, 1, wait_for=1)
+        own = training.join(0.0, small.volunteer("own"), own=True)
+        training.lease(0.0, own, (), training.parameters.version)
+        assert await slow.ask() is None
+        assert "warm start" in slow.reason
 
     run(scenario)

@@ -180,6 +180,7 @@ class Scripted:
             loss=1.0,
             metrics={},
             compute_s=0.1,
+            link=answer.link,
         )
 
     def look(self, hold: Hold, grant: Grant) -> None:
@@ -381,5 +382,5 @@ def test_whatever_happens_every_unit_counts_once(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", RECIPES)
-def test_the_same_a_thousand_times_each(name: str) -> None:
-    tried(name, range(105, 1105))
+def test_the_same_five_hundred_times_each(name: str) -> None:
+    tried(name, range(105, 605))

@@ -454,3 +454,24 @@ def test_adamw_decays_to_zero_at_most() -> None:
         assert (await weights(training)).tolist() == [0.0] * D
 
     run(scenario)
+
+
+@asynchronous
+async def test_a_failed_run_keeps_the_last_good_parameters_not_the_exploded_ones() -> None:
+    data, _ = small.manifest(validation=False, test=False)
+    training = small.training(data=data, the_job=small.job(epochs=9, of=data))
+    ada = training.join(0.0, small.volunteer("ada"), own=False)
+    unit, base = leased(training, ada)
+    huge = np.full(D, 1e30, np.float32)
+    assert await training.take(1.0, ada, updated(unit, base), huge) == "accepted"
+    training.fail("it diverged")
+    assert (await training.result()).tolist() == [0.0] * D
+
+
+@asynchronous
+async def test_a_loss_that_explodes_in_finite_numbers_is_warned_of_until_it_is_over() -> None:
+    training, own, _ = with_own()
+    for now, loss, warned in ((2.0, 1.0, False), (9.0, 1e6, True), (16.0, 1.0, False)):
+        await train_one(training, own, now)
+        await evaluate(training, own, 0.5, now, loss=loss)
+        assert ("smaller learning rate" in training.state.warning) == warned

@@ -182,7 +182,7 @@ async def test_divergence_goes_back_to_the_last_good_checkpoint_and_blames_nobod
     assert version == Version(incarnation=1, count=2)
     assert training.state.rate == rate / 2
     assert "went back from version 0.5 to 0.2" in training.state.notice
-    assert "smaller lr" in training.state.notice
+    assert "smaller learning rate" in training.state.notice
     assert (own.refused, ada.refused, ada.units) == ({}, {}, 5)
     assert training.book.done_units == 2, "what came after the checkpoint is trained on again"
     late = updated(working, old)

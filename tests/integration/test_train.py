@@ -85,3 +85,16 @@ def test_what_makes_no_sense_is_said_before_anything_starts(tmp_path: Path) -> N
     with pytest.raises(cg.CrowdgradError):
         cg.train(task, (np.zeros((9, 3), np.float32), np.zeros((9, 2), np.float32)), runs=tmp_path)
     assert list(tmp_path.glob("2*")) == []
+
+
+@pytest.mark.parametrize("recipe", ["magic", cg.Downpour, 3])
+def test_what_is_no_recipe_is_answered_with_what_is(recipe: object, tmp_path: Path) -> None:
+    task = cg.Task(
+        nn.Linear(2, 1),
+        nn.functional.mse_loss,
+        inputs=(torch.zeros(4, 2),),
+        targets=(torch.zeros(4, 1),),
+    )
+    data = (np.zeros((20, 2), np.float32), np.zeros((20, 1), np.float32))
+    with pytest.raises(cg.CrowdgradError, match="recipe"):
+        cg.train(task, data, recipe=recipe, runs=tmp_path)  # type: ignore[arg-type]

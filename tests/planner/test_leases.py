@@ -149,7 +149,7 @@ def test_who_is_merely_slow_is_not_given_the_same_unit_again() -> None:
     assert unit not in others
     for other in others:
         book.finish(other.id, ADA, BASE, 0)
-    assert book.lease(LEASE_S, ADA, BASE) == (None, "the last 1 units are with others")
+    assert book.lease(LEASE_S, ADA, BASE) == (None, "the last unit is with others")
     assert book.finish(unit.id, ADA, BASE, 0) == (unit, None)
 
 
