@@ -359,9 +359,9 @@ def test_what_contradicts_itself_is_refused(
 
 
 def test_what_comes_close_to_that_is_not() -> None:
-    Downpour(push_every=1, fetch_every=8, max_staleness=8)
-    AsyncSGD(rule=AdamW(decay=0.01))
-    AsyncSGD(rule=Adam(), penalty=Penalty(decay=0.01))
+    assert Downpour(push_every=1, fetch_every=8, max_staleness=8).serving().max_staleness == 8
+    assert AsyncSGD(rule=AdamW(decay=0.01)).serving().decay == 0.0
+    assert AsyncSGD(rule=Adam(), penalty=Penalty(decay=0.01)).serving().decay == 0.01
 
 
 def test_decay_by_more_than_everything_ends_at_zero() -> None:
