@@ -70,7 +70,7 @@ async def train(prepared: Prepared, recipe: Recipe, epochs: int, *, alone: bool)
 def main() -> None:
     args = arguments(__doc__)
     seeds = [0, 1] if args.quick else [0, 1, 2, 3, 4]
-    rates = (0.15,) if args.quick else (0.05, 0.15)
+    rates = (0.15,) if args.quick else (0.05, 0.1, 0.15)
     epochs = 2 if args.quick else 5
     report = Report("delay", args.quick, seeds=seeds)
     prepared = {seed: mnist(seed, AsyncSGD()) for seed in seeds}
