@@ -93,7 +93,7 @@ class Crowd:
             lease_s=1e6,
         )
         self._engine = OnnxEngine(prepared.program)
-        self._plans = EpochPlans.of(prepared.manifest, "train", job.local)
+        self._plans = EpochPlans.of(prepared.manifest, "train", job.local, prepared.program.spec)
         self._columns = {n: self._load(n) for n in prepared.manifest.numbers("train")}
         self._update = np.empty_like(prepared.initial)
         self._busy = [0.0] * len(batch_s)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import platform
@@ -32,6 +33,7 @@ class Report:
     figures: dict[str, float] = field(default_factory=dict)
     spread: dict[str, list[float]] = field(default_factory=dict)
     seeds: list[int] = field(default_factory=lambda: [0])
+    machine: dict[str, object] = field(default_factory=lambda: machine())
 
     def add(self, figure: str, values: Sequence[float]) -> None:
         """The median of the values, with the least and the greatest."""
@@ -47,8 +49,8 @@ class Report:
             "quick": self.quick,
             "figures": self.figures,
             "spread": self.spread,
-            "versions": {name: metadata.version(name) for name in PACKAGES},
-            "machine": machine(),
+            "versions": versions(),
+            "machine": self.machine,
             "seeds": self.seeds,
         }
         text = json.dumps(content, indent=2) + "\n"
@@ -56,6 +58,15 @@ class Report:
             sys.stdout.write(text)
         elif target is not None:
             Path(target).write_text(text)
+
+
+def versions() -> dict[str, str]:
+    """Of what is installed: a machine with a GPU may have the source tree alone."""
+    found = {}
+    for name in PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
 
 
 def machine() -> dict[str, object]:

@@ -15,8 +15,10 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from crowdgrad.capture import metrics as metrics
+    from crowdgrad.capture.metrics import Metric as Metric
+    from crowdgrad.capture.metrics import accuracy as accuracy
     from crowdgrad.capture.task import Task as Task
-    from crowdgrad.capture.task import accuracy as accuracy
     from crowdgrad.data.dataset import DataSet as DataSet
     from crowdgrad.errors import CrowdgradError as CrowdgradError
     from crowdgrad.host.job import JobPlan as Job  # noqa: F401
@@ -45,15 +47,17 @@ _HOMES = {
     "Downpour": ("crowdgrad.recipes.downpour", "Downpour"),
     "Growth": ("crowdgrad.recipes.base", "Growth"),
     "Job": ("crowdgrad.host.job", "JobPlan"),
+    "Metric": ("crowdgrad.capture.metrics", "Metric"),
     "Penalty": ("crowdgrad.recipes.base", "Penalty"),
     "Result": ("crowdgrad.host.train", "Result"),
     "Schedule": ("crowdgrad.numerics.schedules", "Schedule"),
     "Synchronous": ("crowdgrad.recipes.synchronous", "Synchronous"),
     "Task": ("crowdgrad.capture.task", "Task"),
     "WeightAveraging": ("crowdgrad.recipes.averaging", "WeightAveraging"),
-    "accuracy": ("crowdgrad.capture.task", "accuracy"),
-    "rules": ("crowdgrad.numerics.rules", ""),
+    "accuracy": ("crowdgrad.capture.metrics", "accuracy"),
     "load_data": ("crowdgrad.host.train", "load_data"),
+    "metrics": ("crowdgrad.capture.metrics", ""),
+    "rules": ("crowdgrad.numerics.rules", ""),
     "train": ("crowdgrad.host.train", "train"),
 }
 

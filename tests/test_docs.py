@@ -47,6 +47,7 @@ PAGES = {
     "work": "volunteer.md",
     "matchmaker": "matchmaker.md",
     "check": "host.md",
+    "predict": "host.md",
     "recipes": "recipes.md",
     "data": "data.md",
     "demo": "index.md",

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Final
 
 import torch
-from torch import nn
+from torch import fx, nn
 
 from crowdgrad.capture.quiet import silence
-from crowdgrad.errors import CaptureError, CrowdgradError, TaskError
+from crowdgrad.errors import CaptureError, CrowdgradError
 
 _OURS: Final = Path(__file__).parent
 _TORCH: Final = Path(torch.__file__).parent
@@ -30,14 +30,41 @@ _KNOWN: Final = (
     (
         "specialized it to be a constant",
         "the model works for one batch size only",
-        "Write x.flatten(1), x.shape[0] or -1 where the batch size is written as a number.",
+        "Write x.flatten(1), x.shape[0] (not len(x)) or -1, nowhere the batch size as a number.",
     ),
     (
         "did not receive a gradient",
         "a parameter receives no gradient",
         "Set requires_grad=False for parameters the loss does not use.",
     ),
+    (
+        "torch.autograd.grad",
+        "the model or the loss calls autograd itself",
+        "Gradients of gradients cannot travel yet: write the penalty without torch.autograd.",
+    ),
 )
+# A part of an operator's name → what to write instead.
+_INSTEAD: Final = (
+    ("linalg_", "Linear algebra beyond products cannot travel: compute it before training."),
+    ("_fft", "Fourier transforms cannot travel: transform the data before training."),
+    ("nonzero", "Its size depends on the values: use torch.where and a mask of fixed size."),
+    ("masked_select", "Its size depends on the values: multiply by the mask instead."),
+    ("unique", "Its size depends on the values: count with one-hot vectors instead."),
+    ("bincount", "Its size depends on the values: sum one-hot vectors instead."),
+    ("_ctc_loss", "CTC cannot travel: use a loss per time step."),
+    ("cholesky", "Linear algebra beyond products cannot travel: learn the factor itself."),
+    ("_embedding_bag", "Use nn.Embedding and a mean over its output."),
+    ("_local_scalar_dense", "Keep values in tensors: no .item(), float() or int()."),
+    ("complex", "Complex numbers cannot travel: keep real and imaginary part apart."),
+    ("view_as_", "Complex numbers cannot travel: keep real and imaginary part apart."),
+)
+_OTHERWISE: Final = "Write that part of the model with other operators."
+
+
+def instead_of(operator: str) -> str:
+    """What to write where an operator (`aten.name` or `aten::name`) cannot travel."""
+    name = operator.replace("::", ".").split(".")[1] if "aten" in operator else operator
+    return next((advice for part, advice in _INSTEAD if part in name), _OTHERWISE)
 
 
 @contextmanager
@@ -58,7 +85,7 @@ def explain(model: nn.Module) -> Iterator[None]:
         missing = re.search(r"No ONNX function found for <OpOverload\(op='([\w.]+)'", text)
         if missing:
             what = f"its operator {missing[1]} has no translation yet"
-            advice = "Write that part of the model with other operators."
+            advice = instead_of(missing[1])
         name = type(model).__name__
         raise CaptureError(
             f"{name} cannot be captured: {what}{_place(error)}.", advice=advice
@@ -83,41 +110,10 @@ def stack_line(stack: str) -> str:
     return ""
 
 
-def refuse_state(model: nn.Module) -> None:
-    """Refuse what this version cannot carry: buffers, tied weights, other types than float32."""
-    for path, module in model.named_modules():
-        for name, buffer in module.named_buffers(recurse=False):
-            raise _buffer_error(path, module, name, changing="running" in name or buffer.dim() == 0)
-    every = list(model.named_parameters(remove_duplicate=False))
-    names = dict(model.named_parameters())
-    if not names:
-        raise TaskError("the model has no parameters.", advice="There is nothing to train.")
-    for name, parameter in every:
-        if name not in names:
-            raise CaptureError(
-                f"{name!r} shares its weights with another parameter; tied weights arrive in a "
-                "later version.",
-                advice="Use the one module twice, or torch.nn.functional with the first's weight.",
-            )
-        if parameter.dtype != torch.float32 or parameter.device.type != "cpu":
-            raise CaptureError(
-                f"parameter {name!r} is {parameter.dtype} on {parameter.device}.",
-                advice="Parameters are float32 on the CPU: model.float().cpu().",
-            )
-
-
-def _buffer_error(path: str, module: nn.Module, name: str, *, changing: bool) -> CaptureError:
-    where = f"{path or 'the model'} ({type(module).__name__})"
-    if changing:
-        return CaptureError(
-            f"{where} changes its buffer {name!r} while training; such models arrive in a later "
-            "version.",
-            advice="Write nn.LayerNorm instead of batch normalisation.",
-        )
-    return CaptureError(
-        f"{where} has a buffer {name!r}; buffers arrive in a later version.",
-        advice="Write nn.Parameter(tensor, requires_grad=False) instead of register_buffer.",
-    )
+def node_line(node: fx.Node) -> str:
+    """', at ' and the user's line that a node of a graph comes from, or ''."""
+    line = stack_line(str(node.meta.get("stack_trace") or ""))
+    return f", at {line}" if line else ""
 
 
 def _place(error: BaseException) -> str:

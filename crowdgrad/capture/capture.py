@@ -2,46 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Final
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
-from crowdgrad.capture.advice import explain, refuse_state, user_line
-from crowdgrad.capture.cost import work_per_sample
-from crowdgrad.capture.export import OPSET, Port, to_onnx
-from crowdgrad.capture.fields import Reader, Records, readers
-from crowdgrad.capture.gate import Subject, pass_gate
-from crowdgrad.capture.lift import lift, plan_noise
-from crowdgrad.capture.quiet import untouched
-from crowdgrad.capture.task import Metric, Task, resolve_metrics
-from crowdgrad.capture.trace import Traced, trace_evaluation, trace_training
+from crowdgrad.capture.assemble import Graphs, make_spec, write_forward, write_gradient
+from crowdgrad.capture.attempt import attempt, freeze_unreached, smallest_batch
+from crowdgrad.capture.cost import Memory, activation_memory
+from crowdgrad.capture.fallback import note, trace_fixed_evaluation, trace_fixed_training
+from crowdgrad.capture.fields import Records, readers
+from crowdgrad.capture.forms import FORMS, Choice, conv_form, pick
+from crowdgrad.capture.gate import Gate
+from crowdgrad.capture.holdings import Holdings, look
+from crowdgrad.capture.objective import Objective
+from crowdgrad.capture.quiet import plain_attention, untouched
+from crowdgrad.capture.reference import Reference
+from crowdgrad.capture.task import Task, resolve_metrics
+from crowdgrad.capture.trace import Batches, trace_evaluation, trace_training
 from crowdgrad.domain.data import Field
-from crowdgrad.domain.program import NoiseSpec, Program, ProgramSpec, TensorSpec
-from crowdgrad.errors import CaptureError, TaskError
-from crowdgrad.numerics.layout import Layout
-from crowdgrad.program.check import BATCH, check
+from crowdgrad.domain.program import Program, ProgramSpec
+from crowdgrad.errors import CaptureError
+from crowdgrad.numerics.layout import StateLayout
+from crowdgrad.numerics.vectors import Vector
+from crowdgrad.program.check import check
+from crowdgrad.program.engines.base import Batch
+from crowdgrad.program.engines.onnx import OnnxEngine
 from crowdgrad.program.graph import parse
 
 Progress = Callable[[str], None]
+_TIMED: Final = 32
+"""The batch size at which forms are timed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Captured:
-    """A program that passed the gate, and the weights to start from."""
+    """A program that passed the gate, and the state to start from."""
 
     program: Program
-    parameters: NDArray[np.float32]
+    state: Vector
+    """Parameters, then buffers, as `numerics.layout.StateLayout` has them."""
+    names: dict[str, str]
+    """Each key of the module's state dict → the program's name of that tensor."""
     max_gradient_error: float
     operators: tuple[str, ...]
+    memory: Memory
+    """An estimate of what a gradient step needs beside the state, by batch size."""
+    notes: tuple[str, ...] = ()
+    """What a host should know, in plain words."""
+    conv_form: str | None = None
+    """How the gradients of convolutions are computed; None where there are none."""
+    conv_times_ms: dict[str, float] = field(default_factory=dict)
+    """What a step took in each form."""
 
     @property
     def bytes_per_update(self) -> int:
-        return self.program.spec.vector_bytes
+        return 4 * self.program.spec.update_words
 
 
 def capture(
@@ -49,35 +67,53 @@ def capture(
     fields: tuple[Field, ...] | None = None,
     progress: Progress | None = None,
     records: Records | None = None,
+    batch_size: int | None = None,
 ) -> Captured:
     """The task as a program; its module is left as it was.
 
     `fields` are the storage types of the record fields, inputs then targets; without them records
     look like the example tensors. `records` are some of the real ones, for the gate to compare on:
-    an example of zeros would show it next to nothing. Raises TaskError, CaptureError, GateError or
+    an example of zeros would show it next to nothing. `batch_size` is what a program gets that
+    works for one size only; without it, the example's. Raises TaskError, CaptureError, GateError or
     ProgramRefused.
     """
     say = progress or (lambda _: None)
-    refuse_state(task.model)
-    reading = readers(task, fields, records)
-    with untouched(task.model):
-        metrics, outputs = _try(task)
-        _freeze_unreached(task)
+    holdings = look(task.model)
+    with untouched(task.model), plain_attention():
+        beginning = holdings.arrays()  # before anything runs: running changes buffers
+        tried = attempt(task, holdings)
+        objective = Objective(
+            model=task.model,
+            loss=task.loss,
+            readers=readers(task, fields, records, weighted=tried.weighted),
+            metrics=tried.metrics,
+            weighted=tried.weighted,
+            groups=tried.groups,
+        )
+        freeze_unreached(objective, holdings)
         say("following the model")
-        training = trace_training(task.model, task.loss, reading)
-        evaluation = trace_evaluation(task.model, task.loss, reading, metrics)
+        graphs, notes = _follow(objective, holdings, batch_size)
+        spec = make_spec(objective, holdings, graphs, tried.outputs)
         say("writing the gradient program")
-        program = _program(task, reading, training, evaluation, metrics, outputs)
-        check(program)
-        parameters = _vector(task, program.spec)
+        program = _write(spec, objective, holdings, graphs, FORMS[0])
+        state = StateLayout(spec).pack(beginning)
+        choice: Choice | None = None
+        if graphs.convolves:
+            say("timing both ways to differentiate its convolutions")
+            program, choice = _faster(program, objective, holdings, graphs, state)
         say("comparing it with autograd")
-        subject = Subject(model=task.model, loss=task.loss, metrics=metrics, readers=reading)
-        error = pass_gate(program, parameters, subject)
+        engine, reference = OnnxEngine(program), Reference(objective, holdings, spec)
+        error = Gate(spec, state, objective.readers, engine, reference).pass_through()
     return Captured(
         program=program,
-        parameters=parameters,
+        state=state,
+        names=holdings.kept,
         max_gradient_error=error,
         operators=_operators(program),
+        memory=activation_memory(graphs.training),
+        notes=notes,
+        conv_form=choice.name if choice else None,
+        conv_times_ms=choice.times_ms if choice else {},
     )
 
 
@@ -89,124 +125,63 @@ def classes_of(task: Task) -> int | None:
             output = task.model(*task.inputs)
         except Exception:  # the user's own code; `capture` runs it again and says what is wrong
             return None
-    if isinstance(output, Tensor) and "accuracy" in resolve_metrics(task, output):
-        return int(output.shape[1])
-    return None
+    if not isinstance(output, Tensor) or output.dim() != 2:
+        return None
+    return int(output.shape[1]) if "accuracy" in resolve_metrics(task, output) else None
 
 
-def _try(task: Task) -> tuple[dict[str, Metric], int]:
-    """Run the task once as it is; returns its metrics and how many tensors the model returns."""
-    task.model.train()
+def _follow(
+    objective: Objective, holdings: Holdings, batch_size: int | None
+) -> tuple[Graphs, tuple[str, ...]]:
+    """The graphs for any batch size or, where that fails, for one, with a note that says so."""
     try:
-        output = task.model(*task.inputs)
-        loss = task.loss(output, *task.targets)
-        metrics = resolve_metrics(task, output)
-        numbers = {name: metric(output, *task.targets) for name, metric in metrics.items()}
-    except Exception as error:  # the user's own code: whatever it raises is the answer
-        line = user_line(error)
-        first = str(error).partition("\n")[0]
-        raise TaskError(
-            f"the task fails on its own example batch: {type(error).__name__}: {first}"
-            + (f", at {line}." if line else "."),
-            advice="loss(model(*inputs), *targets) must work in plain PyTorch first.",
-        ) from error
-    for name, number in {"loss": loss, **numbers}.items():
-        _check_number(name, number)
-    if not loss.requires_grad:
-        raise TaskError("the loss does not depend on any parameter that requires a gradient.")
-    leaves = pytree.tree_leaves(output)
-    if not all(isinstance(leaf, Tensor) for leaf in leaves):
-        raise TaskError("the model returns something that is not a tensor.")
-    return metrics, len(leaves)
-
-
-def _check_number(name: str, number: object) -> None:
-    if not isinstance(number, Tensor) or number.numel() != 1 or number.dim() > 0:
-        found = tuple(number.shape) if isinstance(number, Tensor) else type(number).__name__
-        raise TaskError(
-            f"{name} gives {found}, not a scalar tensor.",
-            advice="Return one number for the batch, for instance its mean.",
-        )
-    if not bool(torch.isfinite(number)):
-        raise TaskError(
-            f"{name} is {float(number.detach())} on the example batch.",
-            advice="Check the example's values and the model's first weights.",
+        batches = Batches(smallest=smallest_batch(objective))
+        training = trace_training(objective, holdings, batches)
+        evaluation = trace_evaluation(objective, holdings, batches)
+        return Graphs(training=training, evaluation=evaluation), ()
+    except CaptureError as first:
+        batches = Batches(fixed=batch_size or len(objective.readers[0].example))
+        try:
+            training = trace_fixed_training(objective, holdings, batches)
+            evaluation = trace_fixed_evaluation(objective, holdings, batches)
+        except CaptureError:
+            raise first from None
+        return (
+            Graphs(training=training, evaluation=evaluation),
+            (note(objective, batches.fixed),),
         )
 
 
-def _freeze_unreached(task: Task) -> None:
-    """Parameters the loss does not reach count as frozen while we trace: their gradient is zero."""
-    wanted = [p for p in task.model.parameters() if p.requires_grad]
-    loss = task.loss(task.model(*task.inputs), *task.targets)
-    for parameter, gradient in zip(
-        wanted, torch.autograd.grad(loss, wanted, allow_unused=True), strict=True
-    ):
-        if gradient is None:
-            parameter.requires_grad_(False)
-
-
-def _program(
-    task: Task,
-    reading: tuple[Reader, ...],
-    training: Traced,
-    evaluation: Traced,
-    metrics: Mapping[str, Metric],
-    outputs: int,
+def _write(
+    spec: ProgramSpec, objective: Objective, holdings: Holdings, graphs: Graphs, form: str
 ) -> Program:
-    noise = plan_noise(training)
-    if plan_noise(evaluation):
-        raise CaptureError(
-            "the model draws random numbers in evaluation mode.",
-            advice="Draw only while training: F.dropout(x, p, self.training).",
-        )
-    parameters = {name: p.detach() for name, p in task.model.named_parameters()}
-    spec = ProgramSpec(
-        parameters=tuple(
-            TensorSpec(name=name, dtype="float32", shape=tuple(p.shape))
-            for name, p in parameters.items()
-        ),
-        buffers=(),
-        inputs=tuple(reader.spec for reader in reading),
-        noise=noise,
-        metrics=tuple(metrics),
-        outputs=outputs,
-        work_per_sample=work_per_sample(training.module, len(training.examples[0])),
-        opset=OPSET,
-        frozen=tuple(name for name, p in task.model.named_parameters() if not p.requires_grad),
-    )
-    with explain(task.model):
-        gradient = _gradient(spec, training, parameters, noise)
-        forward = _forward(spec, evaluation, parameters)
-    return Program(spec=spec, gradient=gradient, forward=forward)
+    with conv_form(form):
+        forward = write_forward(spec, objective, holdings, graphs)
+        gradient = write_gradient(spec, objective, holdings, graphs)
+    program = Program(spec=spec, gradient=gradient, forward=forward)
+    check(program)
+    return program
 
 
-def _gradient(
-    spec: ProgramSpec, traced: Traced, parameters: dict[str, Tensor], noise: tuple[NoiseSpec, ...]
-) -> bytes:
-    inputs = _inputs(spec)
-    for z in noise:
-        inputs.append((f"z:{z.name}", "float32", (BATCH, *z.shape) if z.per_sample else z.shape))
-    outputs: list[Port] = [("loss", "float32", ())]
-    outputs += [(f"g:{t.name}", t.dtype, t.shape) for t in spec.parameters]
-    return to_onnx(lift(traced, parameters, noise), inputs, outputs)
-
-
-def _forward(spec: ProgramSpec, traced: Traced, parameters: dict[str, Tensor]) -> bytes:
-    numbers = ("loss", *(f"m:{name}" for name in spec.metrics))
-    outputs: list[Port | str] = [(name, "float32", ()) for name in numbers]
-    outputs += [f"y:{index}" for index in range(spec.outputs)]
-    return to_onnx(lift(traced, parameters, ()), _inputs(spec), outputs)
-
-
-def _inputs(spec: ProgramSpec) -> list[Port]:
-    ports: list[Port] = [(f"p:{t.name}", t.dtype, t.shape) for t in spec.parameters]
-    ports += [(f"x:{t.name}", t.dtype, (BATCH, *t.shape)) for t in spec.inputs]
-    return ports
-
-
-def _vector(task: Task, spec: ProgramSpec) -> NDArray[np.float32]:
-    arrays = {name: p.detach().numpy() for name, p in task.model.named_parameters()}
-    return Layout(spec.parameters).pack(arrays)
+def _faster(
+    program: Program,
+    objective: Objective,
+    holdings: Holdings,
+    graphs: Graphs,
+    state: Vector,
+) -> tuple[Program, Choice]:
+    """The program in the form of convolution gradients that is faster on this machine."""
+    written = {FORMS[0]: program}
+    for form in FORMS[1:]:
+        with conv_form(form):
+            gradient = write_gradient(program.spec, objective, holdings, graphs)
+        written[form] = replace(program, gradient=gradient)
+        check(written[form])
+    samples = program.spec.fixed_batch or max(_TIMED, program.spec.smallest_batch)
+    generator = torch.Generator().manual_seed(0)
+    columns = [reader.draw(samples, generator).numpy() for reader in objective.readers]
+    choice = pick(written, state, Batch(number=0, fields=tuple(columns)))
+    return written[choice.name], choice
 
 
 def _operators(program: Program) -> tuple[str, ...]:

@@ -12,10 +12,16 @@ from typing import Final
 
 import numpy as np
 import onnx
+import onnx_ir as ir
+import onnx_ir.passes.common as passes
 import torch
 from onnx import helper, numpy_helper
+from onnxscript.optimizer import optimize
+from onnxscript.optimizer._constant_folding import FoldConstantsPass
 from torch.export import ExportedProgram
 
+from crowdgrad.capture.tidy import tidy
+from crowdgrad.capture.translator import hurried
 from crowdgrad.domain.program import DType
 from crowdgrad.errors import CaptureError
 from crowdgrad.program.check import BATCH
@@ -23,6 +29,8 @@ from crowdgrad.program.check import BATCH
 OPSET: Final = 20
 _IR_VERSION: Final = 10
 _FEW: Final = 16
+_LARGE: Final = 0
+"""Nodes, as torch.onnx writes them."""
 Sizes = tuple[int | str, ...]
 Port = tuple[str, DType, Sizes]
 """Name, type and sizes of an input or output."""
@@ -32,12 +40,42 @@ def to_onnx(
     exported: ExportedProgram, inputs: Sequence[Port], outputs: Sequence[Port | str]
 ) -> bytes:
     """ONNX with these ports by position; an output given by name alone keeps its own type."""
-    program = torch.onnx.export(
-        exported, dynamo=True, opset_version=OPSET, external_data=False, verbose=False
-    )
+    with hurried(exported):
+        program = torch.onnx.export(
+            exported,
+            dynamo=True,
+            opset_version=OPSET,
+            external_data=False,
+            verbose=False,
+            optimize=False,
+        )
     if program is None:
         raise CaptureError("torch.onnx returned no program.")
+    _simplify(program.model)
     return canonical(program.model_proto, inputs, outputs)
+
+
+def _simplify(model: ir.Model) -> None:
+    """Constants folded, twins merged, what nobody reads removed.
+
+    onnxscript also searches for patterns, among them the idle transposes of recurrent layers. That
+    takes a minute on a large graph and finds little there, so large graphs go without.
+    """
+    if len(model.graph) <= _LARGE:
+        optimize(model)
+        return
+    simplify = ir.passes.Sequential(
+        passes.InlinePass(),
+        FoldConstantsPass(shape_inference=True, input_size_limit=1024, output_size_limit=1024),
+        passes.RemoveUnusedNodesPass(),
+        passes.RemoveUnusedFunctionsPass(),  # type: ignore[no-untyped-call]
+        passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0),
+        passes.DeduplicateInitializersPass(),
+        passes.CommonSubexpressionEliminationPass(),
+        passes.OutputFixPass(),
+        passes.NameFixPass(),
+    )
+    simplify(model)
 
 
 def canonical(
@@ -52,6 +90,7 @@ def canonical(
         )
     if model.functions:
         raise CaptureError(f"the exporter left the function {model.functions[0].name!r} inside.")
+    graph = tidy(graph)
     names = {"": ""}
     names |= {old.name: new[0] for old, new in zip(graph.input, inputs, strict=True)}
     names |= {old.name: f"c{index}" for index, old in enumerate(graph.initializer)}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, get_args
+from typing import Any, Final, Literal, get_args
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from crowdgrad.domain.data import Field
 from crowdgrad.domain.program import DType, TensorSpec
 from crowdgrad.errors import TaskError
 
+Role = Literal["input", "target", "weight"]
 TORCH: Final[dict[DType, torch.dtype]] = {name: getattr(torch, name) for name in get_args(DType)}
 Records = Sequence[NDArray[Any]]
 """Some records of a data set, a column for each field."""
@@ -32,7 +33,7 @@ class Reader:
 
     field: Field
     example: Tensor
-    is_input: bool
+    role: Role
     records: Tensor | None = None
     """Some real records, as stored: what the program will be shown."""
 
@@ -72,33 +73,65 @@ class Reader:
             return torch.randint(
                 int(low), int(high) + 1, shape, generator=generator, dtype=stored.dtype
             )
-        if low == high and self.is_input:  # an example of zeros says nothing about its range
+        if self.role == "weight":  # nothing, for padding, up to more than one
+            drawn = torch.rand(shape, generator=generator) * 2
+            return drawn.where(torch.arange(samples) != 1, 0.0)
+        if low == high and self.role == "input":  # an example of zeros says nothing about its range
             return torch.randn(shape, generator=generator, dtype=stored.dtype) + low
         return torch.rand(shape, generator=generator, dtype=stored.dtype) * (high - low) + low
 
 
 def readers(
-    task: Task, fields: tuple[Field, ...] | None, records: Records | None = None
+    task: Task,
+    fields: tuple[Field, ...] | None,
+    records: Records | None = None,
+    *,
+    weighted: bool = False,
 ) -> tuple[Reader, ...]:
-    """A reader for each example tensor; TaskError where field and example do not fit."""
+    """A reader for each example tensor; TaskError where field and example do not fit.
+
+    `weighted`: one more for the samples' weights, from the data's last field where it has one field
+    more than the task has tensors.
+    """
     chosen = _derived(task) if fields is None else fields
-    if len(chosen) != len(task.example):
+    examples, roles = list(task.example), _roles(task)
+    if weighted:
+        examples.append(torch.ones(len(examples[0])))
+        roles.append("weight")
+        if len(chosen) < len(examples):
+            chosen = (*chosen, _weights_field(chosen))
+        elif chosen[-1].dtype != "float32":
+            raise TaskError(
+                f"the samples' weights, field {chosen[-1].name!r}, are {chosen[-1].dtype}.",
+                advice="Store them as float32.",
+            )
+    if len(chosen) != len(examples):
         raise TaskError(
-            f"the data has {len(chosen)} fields, the task {len(task.example)} inputs and targets.",
+            f"the data has {len(chosen)} fields, the task {len(examples)} inputs and targets.",
             advice="Name a field for each input and target, in that order.",
         )
-    columns: Sequence[Tensor | None] = [None] * len(chosen)
-    if records is not None:
-        columns = [torch.from_numpy(np.array(column)) for column in records]
+    columns: list[Tensor | None] = [torch.from_numpy(np.array(c)) for c in records or ()]
+    columns += [None] * (len(chosen) - len(columns))
     return tuple(
-        _reader(field, example, column, is_input=index < len(task.inputs))
-        for index, (field, example, column) in enumerate(
-            zip(chosen, task.example, columns, strict=True)
-        )
+        _reader(field, example, column, role)
+        for field, example, column, role in zip(chosen, examples, columns, roles, strict=True)
     )
 
 
-def _reader(field: Field, example: Tensor, records: Tensor | None, *, is_input: bool) -> Reader:
+def _roles(task: Task) -> list[Role]:
+    roles: list[Role] = ["input"] * len(task.inputs)
+    targets: list[Role] = ["target"] * len(task.targets)
+    return roles + targets
+
+
+def _weights_field(others: tuple[Field, ...]) -> Field:
+    name = "weights"
+    while any(field.name == name for field in others):
+        name += "_"
+    return Field(name=name, dtype="float32", shape=())
+
+
+def _reader(field: Field, example: Tensor, records: Tensor | None, role: Role) -> Reader:
     if tuple(example.shape[1:]) != field.shape:
         raise TaskError(
             f"field {field.name!r} has records of shape {field.shape}, "
@@ -106,7 +139,7 @@ def _reader(field: Field, example: Tensor, records: Tensor | None, *, is_input: 
             advice="Reshape inside the model, for instance with nn.Flatten or nn.Unflatten.",
         )
     _dtype(example)
-    return Reader(field=field, example=example, is_input=is_input, records=records)
+    return Reader(field=field, example=example, role=role, records=records)
 
 
 def _derived(task: Task) -> tuple[Field, ...]:
@@ -119,6 +152,8 @@ def _derived(task: Task) -> tuple[Field, ...]:
 
 
 def _dtype(tensor: Tensor) -> DType:
+    if tensor.layout != torch.strided:
+        raise TaskError("an example tensor is sparse.", advice="Make it dense: x.to_dense().")
     found = _NAMES.get(tensor.dtype)
     if found is None:
         raise TaskError(

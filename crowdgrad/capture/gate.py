@@ -2,161 +2,170 @@
 
 Exporters go wrong silently: a batch normalisation in the wrong mode, a dropout left out, and
 nothing raises. So both graphs run on fresh random batches of several sizes, with the same noise,
-against PyTorch itself, and the relative L2 distance of the loss, of every gradient and of every
-metric must stay below a bound. An activation within rounding of a kink (ReLU at 0) can flip between
-two correct engines, so of three draws one may miss the bound; a wrong program misses it on all.
+against PyTorch itself, and every distance (`compare`) must stay below a bound. The state is shaken
+first: weights that begin as zeros and running means of 0 would hide what is done to them.
+
+An activation within rounding of a kink (ReLU at 0) can flip between two correct engines, so a draw
+that misses the bound by little is forgiven where the next two hold; a wrong program misses it on
+all. And some places amplify rounding itself, as the batch normalisation of two samples does: where
+PyTorch's own answer moves when the state is nudged by a rounding error, the bound moves with it.
+What is far off is never forgiven.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
-import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
-from torch import Tensor, nn
-from torch.utils import _pytree as pytree
+from numpy.typing import NDArray
+from torch import Tensor
 
+from crowdgrad.capture.compare import Errors, compare_engines, describe
 from crowdgrad.capture.fields import Reader
-from crowdgrad.capture.replay import Replay
-from crowdgrad.capture.task import Loss, Metric
-from crowdgrad.domain.program import Program
-from crowdgrad.domain.work import LocalSteps, Unit, UnitId
+from crowdgrad.domain.program import ProgramSpec
 from crowdgrad.errors import GateError
-from crowdgrad.numerics import noise as philox
-from crowdgrad.numerics.layout import Layout
-from crowdgrad.program.engines.base import Batch, UnitWork
-from crowdgrad.program.engines.onnx import OnnxEngine
+from crowdgrad.numerics.layout import StateLayout, is_floating
+from crowdgrad.numerics.vectors import Vector
+from crowdgrad.program.engines.base import Batch, Engine, UnitResult, UnitWork
 
 BOUND: Final = 1e-4
-SIZES: Final = (1, 6)
+NEVER: Final = 2e-2
+"""A flipped ReLU moves a gradient by about 2e-3: beyond this, nothing is forgiven."""
+_LARGER: Final = 6
 _DRAWS: Final = 3
-_FLOOR: Final = 1e-3
-"""A gradient this much smaller than the whole may be all rounding: the whole is its scale."""
+_ROUNDING: Final = 1e-7
+_AMPLIFIED: Final = 30.0
+"""How much further than a nudge moves PyTorch's answer another engine may be from it."""
 _SEED: Final = 0x67617465
 
-Errors = dict[str, float]
-"""Relative L2 distance by tensor."""
 
+class Gate:
+    """Two engines of one program, asked the same questions."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
-    """What PyTorch is asked to compute for comparison."""
+    def __init__(
+        self,
+        spec: ProgramSpec,
+        state: Vector,
+        readers: Sequence[Reader],
+        got: Engine,
+        wanted: Engine,
+        bound: float = BOUND,
+    ) -> None:
+        self._spec = spec
+        self._readers = readers
+        self._got = got
+        self._wanted = wanted
+        self._bound = bound
+        self._generator = torch.Generator().manual_seed(_SEED)
+        self._layout = StateLayout(spec)
+        self._state = state.copy()
 
-    model: nn.Module
-    loss: Loss
-    metrics: Mapping[str, Metric]
-    readers: tuple[Reader, ...]
+    def pass_through(self) -> float:
+        """The largest gradient error; GateError, naming the tensor, where the bound is missed."""
+        self._shake()
+        return max(self._gradient_error(size) for size in sizes(self._spec))
 
-    def split(self, stored: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-        read = [reader.read(column) for reader, column in zip(self.readers, stored, strict=True)]
-        inputs = sum(reader.is_input for reader in self.readers)
-        return read[:inputs], read[inputs:]
+    def _gradient_error(self, size: int) -> float:
+        """The largest error of a draw; of the calmest where rounding is amplified."""
+        errors: list[Errors] = []
+        for _ in range(_DRAWS):
+            drawn, missed = self._draw(size)
+            errors.append(self._again(missed, size) if missed else drawn)
+            if max(errors[-1].values()) <= self._bound:
+                break
+        calmest = min(errors, key=lambda one: max(one.values()))
+        return max(error for name, error in calmest.items() if name.startswith("g:"))
 
+    def _again(self, missed: Errors, size: int) -> Errors:
+        if max(missed.values()) > NEVER:
+            raise _refusal(missed, size, self._bound)
+        again = [self._draw(size) for _ in range(_DRAWS - 1)]
+        if any(also_missed for _, also_missed in again):
+            raise _refusal(missed, size, self._bound)
+        return again[0][0]
 
-def pass_gate(program: Program, parameters: NDArray[np.float32], subject: Subject) -> float:
-    """The largest gradient error; GateError, naming the tensor, where the bound is missed."""
-    gate = _Gate(
-        engine=OnnxEngine(program),
-        program=program,
-        parameters=parameters,
-        subject=subject,
-        generator=torch.Generator().manual_seed(_SEED),
-    )
-    worst = 0.0
-    for size in SIZES:
-        errors = gate.draw(size)
-        if max(errors.values()) > BOUND:
-            again = [gate.draw(size) for _ in range(_DRAWS - 1)]
-            if any(max(other.values()) > BOUND for other in again):
-                raise _refusal(errors, size)
-            errors = again[0]
-        worst = max(worst, *(error for name, error in errors.items() if name.startswith("g:")))
-    return worst
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Gate:
-    engine: OnnxEngine
-    program: Program
-    parameters: NDArray[np.float32]
-    subject: Subject
-    generator: torch.Generator
-
-    def draw(self, size: int) -> Errors:
-        """How far program and PyTorch are apart on one fresh batch."""
-        stored = [reader.draw(size, self.generator) for reader in self.subject.readers]
-        number = int(torch.randint(0, 1 << 20, (1,), generator=self.generator))
-        batch = Batch(number=number, fields=tuple(column.numpy() for column in stored))
-        unit = Unit(id=UnitId(0), kind="train", epoch=1, shard=0, first_batch=number, batches=1)
-        local = LocalSteps(batch_size=size)
-        work = UnitWork(unit=unit, local=local, seed=_SEED, batches=[batch])
-        return {**self._training(stored, work), **self._evaluation(stored, work)}
-
-    def _training(self, stored: list[Tensor], work: UnitWork) -> Errors:
-        update = np.empty_like(self.parameters)
-        result = self.engine.train(work, self.parameters, update)
-        loss, wanted = self._autograd(stored, work)
-        whole = math.hypot(*(float(np.linalg.norm(g.ravel())) for g in wanted.values()))
-        errors = {"loss": _distance(result.loss, loss, 1e-6)}
-        for spec, got in Layout(self.program.spec.parameters).views(update):
-            errors[f"g:{spec.name}"] = _distance(got, wanted[spec.name], _FLOOR * whole)
-        return errors
-
-    def _autograd(
-        self, stored: list[Tensor], work: UnitWork
-    ) -> tuple[float, dict[str, NDArray[np.float32]]]:
-        model = self.subject.model.train()
-        place = (work.seed, work.unit.epoch, work.batches[0].number)
-        noise = (
-            torch.from_numpy(philox.fill(spec, *place, stream, len(stored[0])))
-            for stream, spec in enumerate(self.program.spec.noise)
+    def _draw(self, size: int) -> tuple[Errors, Errors]:
+        """How far the engines are apart on one fresh batch, and what of that is too far."""
+        drawn = [reader.draw(size, self._generator) for reader in self._readers]
+        number = int(torch.randint(0, 1 << 20, (1,), generator=self._generator))
+        batch = Batch(number=number, fields=tuple(column.numpy() for column in drawn))
+        errors, update = compare_engines(
+            self._spec, self._got, self._wanted, self._state, batch, seed=_SEED
         )
-        inputs, targets = self.subject.split(stored)
-        with Replay(noise):
-            loss = self.subject.loss(model(*inputs), *targets)
-        named = dict(model.named_parameters())
-        wanted = [name for name, parameter in named.items() if parameter.requires_grad]
-        found = torch.autograd.grad(loss, [named[name] for name in wanted], allow_unused=True)
-        gradients = {name: np.zeros(tuple(p.shape), np.float32) for name, p in named.items()}
-        for name, gradient in zip(wanted, found, strict=True):
-            if gradient is not None:
-                gradients[name] = gradient.numpy()
-        return float(loss.detach()), gradients
+        missed = {name: error for name, error in errors.items() if error > self._bound}
+        if missed:
+            nudged = _Nudged(self._wanted, self._nudge())
+            moves, _ = compare_engines(
+                self._spec, nudged, self._wanted, self._state, batch, seed=_SEED
+            )
+            missed = {n: e for n, e in missed.items() if e > min(NEVER, _AMPLIFIED * moves[n])}
+        self._count(update)
+        return errors, missed
 
-    def _evaluation(self, stored: list[Tensor], work: UnitWork) -> Errors:
-        result = self.engine.evaluate(work, self.parameters)
-        outputs = self.engine.predict(work.batches[0], self.parameters)
-        model = self.subject.model.eval()
-        inputs, targets = self.subject.split(stored)
-        with torch.no_grad():
-            output = model(*inputs)
-            loss = float(self.subject.loss(output, *targets))
-            metrics = {n: float(m(output, *targets)) for n, m in self.subject.metrics.items()}
-        errors = {"evaluation loss": _distance(result.loss, loss, 1e-6)}
-        for name, wanted in metrics.items():
-            errors[f"metric {name}"] = _distance(result.metrics[name], wanted, 1e-6)
-        for index, (got, leaf) in enumerate(zip(outputs, pytree.tree_leaves(output), strict=True)):
-            errors[f"output {index}"] = _distance(got, leaf.numpy(), 1e-6)
-        return errors
+    def _nudge(self) -> Vector:
+        """The state with every floating number a rounding error away."""
+        moved = self._state.copy()
+        moved[: self._spec.size] *= 1 + _ROUNDING * self._numbers((self._spec.size,), torch.randn)
+        for tensor, values in self._layout.buffers(moved):
+            if is_floating(tensor):
+                values *= 1 + _ROUNDING * self._numbers(values.shape, torch.randn)
+        return moved
+
+    def _shake(self) -> None:
+        """Move every number a little; what is positive stays so, as a variance must."""
+        for _, weights in self._layout.parameters.views(self._state[: self._spec.size]):
+            scale = 0.02 + 0.1 * float(weights.std()) if weights.size else 0.0
+            weights += scale * self._numbers(weights.shape, torch.randn)
+        for tensor, values in self._layout.buffers(self._state):
+            if is_floating(tensor):
+                values *= 0.8 + 0.4 * self._numbers(values.shape, torch.rand)
+                values += 0.05 * self._numbers(values.shape, torch.rand)
+
+    def _numbers(self, shape: tuple[int, ...], draw: Callable[..., Tensor]) -> Vector:
+        made: Vector = draw(shape, generator=self._generator).numpy()
+        return made
+
+    def _count(self, update: Vector) -> None:
+        """Counters go on as they would: what depends on them is seen at another value too."""
+        for (tensor, ours), (_, grown) in zip(
+            self._layout.buffers(self._state), self._layout.buffers(update), strict=True
+        ):
+            if not is_floating(tensor):
+                ours += grown
 
 
-def _distance(got: ArrayLike, want: ArrayLike, floor: float) -> float:
-    wanted = np.asarray(want, np.float64)
-    error = float(np.linalg.norm((np.asarray(got, np.float64) - wanted).ravel()))
-    if not math.isfinite(error):
-        return math.inf
-    return error / max(float(np.linalg.norm(wanted.ravel())), floor, 1e-30)
+class _Nudged:
+    """An engine that is asked from another state than it is given."""
+
+    def __init__(self, engine: Engine, state: Vector) -> None:
+        self._engine = engine
+        self._state = state
+
+    def train(self, work: UnitWork, state: Vector, update: Vector) -> UnitResult:
+        return self._engine.train(work, self._state, update)
+
+    def evaluate(self, work: UnitWork, state: Vector) -> UnitResult:
+        return self._engine.evaluate(work, self._state)
+
+    def predict(self, batch: Batch, state: Vector, seed: int = 0) -> tuple[NDArray[Any], ...]:
+        return self._engine.predict(batch, self._state, seed)
 
 
-def _refusal(errors: Errors, size: int) -> GateError:
+def sizes(spec: ProgramSpec) -> tuple[int, ...]:
+    """The batch sizes a program is compared at."""
+    if spec.fixed_batch:
+        return (spec.fixed_batch, spec.fixed_batch)
+    if spec.smallest_batch == 1:
+        return (1, _LARGER)
+    # What batch normalisation makes of two samples is ±1 whatever they are: all rounding.
+    return (spec.smallest_batch + 1, spec.smallest_batch + _LARGER)
+
+
+def _refusal(errors: Errors, size: int, bound: float) -> GateError:
     name, error = max(errors.items(), key=lambda item: item[1])
-    what = f"the gradient of {name[2:]!r}" if name.startswith("g:") else f"the {name}"
     return GateError(
-        f"{what} differs from PyTorch's by {error:.1e} (relative L2, batch of {size}; "
-        f"at most {BOUND:.0e} is allowed).",
+        f"{describe(name)} differs from PyTorch's by {error:.1e} (relative L2, batch of {size}; "
+        f"at most {bound:.0e} is allowed).",
         advice="Nothing was published. An operator is captured wrongly: try layer by layer.",
     )

@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
-from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
 from crowdgrad.capture.export import serialise
 from crowdgrad.domain.program import Program
-from crowdgrad.numerics.layout import Layout
+from crowdgrad.numerics.layout import StateLayout
+from crowdgrad.numerics.vectors import Vector
 
 
-def onnx_model_with_weights(program: Program, parameters: NDArray[np.float32]) -> bytes:
-    """The forward graph pruned to the model's outputs `y:*`; needs no targets, any batch size."""
+def onnx_model_with_weights(program: Program, state: Vector) -> bytes:
+    """The forward graph pruned to the model's outputs `y:*`; needs no targets, any batch size.
+
+    What a model draws in evaluation mode stays an input: whoever runs the file chooses the numbers.
+    """
     graph = onnx.ModelProto.FromString(program.forward).graph
     outputs = [port for port in graph.output if port.name.startswith("y:")]
     nodes, used = _needed(graph, {port.name for port in outputs})
-    weights = [
-        numpy_helper.from_array(np.ascontiguousarray(view), f"p:{spec.name}")
-        for spec, view in Layout(program.spec.parameters).views(parameters)
-        if f"p:{spec.name}" in used
-    ]
+    parameters = len(program.spec.parameters)
+    weights = []
+    for index, (spec, view) in enumerate(StateLayout(program.spec).tensors(state)):
+        name = f"p:{spec.name}" if index < parameters else f"b:{spec.name}"
+        if name in used:
+            weights.append(numpy_helper.from_array(np.ascontiguousarray(view), name))
     constants = [constant for constant in graph.initializer if constant.name in used]
-    inputs = [p for p in graph.input if p.name in used and p.name.startswith("x:")]
+    inputs = [p for p in graph.input if p.name in used and p.name.startswith(("x:", "z:"))]
     pruned = helper.make_graph(nodes, "model", inputs, outputs, [*weights, *constants])
     return serialise(pruned)
 

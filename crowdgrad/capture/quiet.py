@@ -7,24 +7,63 @@ import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
+from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 
 @contextmanager
 def untouched(model: nn.Module) -> Iterator[None]:
-    """Restore modes, `requires_grad` and the global random state afterwards."""
+    """Restore values, buffers, modes, `requires_grad` and the global random state afterwards."""
     modes = [(module, module.training) for module in model.modules()]
     flags = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
+    values = [(t, t.detach().clone()) for t in (*model.parameters(), *model.buffers())]
     try:
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[]), same_tensors(model):
             yield
     finally:
         for module, training in modes:
             module.training = training
+        with torch.no_grad():
+            for tensor, value in values:
+                if not torch.equal(tensor, value):  # a write in vain could spoil a pending backward
+                    tensor.copy_(value)
         for parameter, flag in flags:
             parameter.requires_grad_(flag)
+
+
+@contextmanager
+def same_tensors(model: nn.Module) -> Iterator[None]:
+    """Every parameter and buffer is the tensor it was before, whatever was put in its place.
+
+    A module may give a buffer another tensor; and torch.export leaves its own stand-ins behind in
+    modules that go by two names.
+    """
+    held: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        (place, dict(place))
+        for module in model.modules()
+        for place in (module._parameters, module._buffers)
+    ]
+    try:
+        yield
+    finally:
+        for place, tensors in held:
+            place.clear()
+            place.update(tensors)
+
+
+@contextmanager
+def plain_attention() -> Iterator[None]:
+    """Attention as arithmetic: fused kernels have no gradient that could be written down."""
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with sdpa_kernel(SDPBackend.MATH):
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
 
 
 @contextmanager

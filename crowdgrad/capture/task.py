@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import torch
 from torch import Tensor, nn
 
+from crowdgrad.capture.metrics import Metric, MetricFunction, as_metrics, correct
 from crowdgrad.errors import TaskError
 
-Loss = Callable[..., Tensor]
-"""`loss(model(*inputs), *targets)` → one number."""
-Metric = Callable[..., Tensor]
-"""`metric(model(*inputs), *targets)` → one number, a mean over the batch."""
-
-
-def accuracy(outputs: Tensor, target: Tensor) -> Tensor:
-    """The share of the batch whose largest output is the target class."""
-    return (outputs.argmax(dim=1) == target).to(torch.float32).mean()
+Loss = Callable[..., Tensor | Mapping[str, Tensor]]
+"""`loss(model(*inputs), *targets)` → one number; or one for each sample, which are then weighted;
+or {"group": number}, each number teaching the parameters below that name only."""
+ACCURACY: Final = Metric(correct)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,7 +28,7 @@ class Task:
     """One example batch: what the model reads, the batch dimension first."""
     targets: tuple[Tensor, ...] = ()
     """What the loss compares the model's output with."""
-    metrics: Mapping[str, Metric] | None = None
+    metrics: Mapping[str, Metric | MetricFunction] | None = None
     """None: accuracy where the task is a classification; {}: none, the loss is watched."""
 
     def __post_init__(self) -> None:
@@ -59,12 +56,12 @@ class Task:
 def resolve_metrics(task: Task, output: object) -> dict[str, Metric]:
     """The task's metrics; for a classification that names none, accuracy."""
     if task.metrics is not None:
-        return dict(task.metrics)
-    if len(task.targets) != 1 or not isinstance(output, Tensor) or output.dim() != 2:
+        return as_metrics(task.metrics)
+    if len(task.targets) != 1 or not isinstance(output, Tensor) or output.dim() not in (2, 3):
         return {}
     target = task.targets[0]
     whole = not target.is_floating_point() and target.dtype != torch.bool
-    return {"accuracy": accuracy} if whole and target.dim() == 1 else {}
+    return {"accuracy": ACCURACY} if whole and target.shape == output.shape[:-1] else {}
 
 
 def _tensors(name: str, value: object) -> tuple[Tensor, ...]:

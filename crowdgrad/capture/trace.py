@@ -3,143 +3,239 @@
 `torch.export` follows the model with a symbolic batch size; its joint export differentiates the
 result, so the backward pass is a graph like any other. Each placeholder and each output is labelled
 with what it is, because position is all that the later stages keep.
+
+Where parameters are taught by losses of their own, there is one joint graph for each loss. All of
+them compute all the losses, so that all draw the same random numbers in the same order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import torch
 from torch import Tensor, fx, nn
 from torch.export import Dim, ExportedProgram
-from torch.export.experimental import _export_forward_backward
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from crowdgrad.capture.advice import explain
 from crowdgrad.capture.fields import Reader
-from crowdgrad.capture.task import Loss, Metric
+from crowdgrad.capture.holdings import Holdings
+from crowdgrad.capture.objective import Objective
+from crowdgrad.capture.quiet import same_tensors
+from crowdgrad.capture.rewrites.early import before_autograd
+from crowdgrad.capture.rewrites.recurrent import mended
+from crowdgrad.errors import CaptureError
 
-BATCH: Final = Dim("batch", min=1)
-_MODEL: Final = "model."
+MODEL: Final = "model."
+LOSS: Final = "loss"
+OTHER: Final = "other"
+_KINDS: Final = {
+    OutputKind.GRADIENT_TO_PARAMETER: "g:",
+    OutputKind.BUFFER_MUTATION: "n:",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batches:
+    """Which batches a graph is to take: of any size from `smallest` on, or of `fixed` samples."""
+
+    smallest: int = 1
+    fixed: int = 0
+
+    def shapes(self, columns: Iterable[bool]) -> list[dict[int, Dim] | None] | None:
+        """Dynamic shapes for tensors, True where the batch comes first."""
+        if self.fixed:
+            return None
+        dim = Dim("batch", min=self.smallest)
+        return [{0: dim} if batched else None for batched in columns]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traced:
-    """An ATen graph. Arguments: parameters by name, constants by value, then the batch."""
+    """An ATen graph. Arguments: state by name, constants by value, then the batch."""
 
     module: fx.GraphModule
     arguments: tuple[str | Tensor, ...]
-    """For each placeholder before the batch: a parameter's name, or a constant."""
-    gradients: tuple[str, ...]
-    """Parameter names of the outputs after the loss; empty for the forward graph."""
+    """For each placeholder before the batch: a parameter's or buffer's name, or a constant."""
+    results: tuple[str, ...]
+    """For each output: `loss`, `g:` and a parameter, `n:` and a buffer, or `other`."""
     examples: tuple[Tensor, ...]
     """A stored batch the graph was traced with, one tensor for each reader."""
+    batches: Batches
+
+    @property
+    def changed(self) -> tuple[str, ...]:
+        """The buffers that the graph gives a new value."""
+        return tuple(r.removeprefix("n:") for r in self.results if r.startswith("n:"))
 
 
-class _Training(nn.Module):
-    """The loss of a stored batch."""
+class TrainingStep(nn.Module):
+    """The loss of a stored batch that teaches one group of parameters, then the other losses."""
 
-    def __init__(self, model: nn.Module, loss: Loss, readers: tuple[Reader, ...]) -> None:
+    def __init__(self, objective: Objective, group: str) -> None:
         super().__init__()
-        self.model = model
-        # In a tuple, out of the module tree: the loss may itself be a module, or hold the model.
-        self._functions: Sequence[Loss] = (loss,)
-        self._readers = readers
-
-    def split(self, batch: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-        read = [reader.read(column) for reader, column in zip(self._readers, batch, strict=True)]
-        inputs = sum(reader.is_input for reader in self._readers)
-        return read[:inputs], read[inputs:]
+        self.model = objective.model
+        # No module of its own, so out of the module tree: the loss may be a module, or hold one.
+        self._objective = objective
+        self._group = group
 
     def forward(self, batch: list[Tensor]) -> tuple[Tensor, ...]:
-        return tuple(self.numbers(batch)[0])
-
-    def numbers(self, batch: list[Tensor]) -> tuple[list[Tensor], Any]:
-        """What the functions say of the model's output, and that output."""
-        inputs, targets = self.split(batch)
-        output = self.model(*inputs)
-        return [_number(function(output, *targets)) for function in self._functions], output
+        with _buffers_in_place(self.model):
+            _, losses = self._objective.run(batch)
+        own = losses.pop(self._group)
+        return (own, *(other.detach() for other in losses.values()))
 
 
-class _Evaluation(_Training):
+class EvaluationStep(nn.Module):
     """Loss, metrics and the model's own outputs."""
 
-    def __init__(
-        self,
-        model: nn.Module,
-        loss: Loss,
-        readers: tuple[Reader, ...],
-        metrics: Mapping[str, Metric],
-    ) -> None:
-        super().__init__(model, loss, readers)
-        self._functions = (loss, *metrics.values())
+    def __init__(self, objective: Objective) -> None:
+        super().__init__()
+        self.model = objective.model
+        self._objective = objective
 
     def forward(self, batch: list[Tensor]) -> tuple[Tensor, ...]:
-        numbers, output = self.numbers(batch)
-        return (*numbers, *pytree.tree_leaves(output))
+        with _buffers_in_place(self.model):
+            output, loss, metrics = self._objective.evaluate(batch)
+        return (loss, *metrics.values(), *pytree.tree_leaves(output))
 
 
-def trace_training(model: nn.Module, loss: Loss, readers: tuple[Reader, ...]) -> Traced:
-    """Loss and gradients of every parameter that requires one and that the loss reaches."""
-    model.train()
-    examples = _examples(readers)
-    with explain(model):
-        exported = _export(_Training(model, loss, readers), examples)
-        joint = _export_forward_backward(exported, 0)
-    gradients = tuple(
-        str(spec.target).removeprefix(_MODEL)
-        for spec in joint.graph_signature.output_specs
-        if spec.kind is OutputKind.GRADIENT_TO_PARAMETER
-    )
-    return _traced(joint, gradients, examples)
+@contextmanager
+def _buffers_in_place(model: nn.Module) -> Iterator[None]:
+    """A buffer given another tensor (`self.mean = …`) has that one's values written into it.
+
+    The exporter sees only what is written in place, and says nothing about the rest.
+    """
+    with same_tensors(model):
+        before = [(module, dict(module._buffers)) for module in model.modules()]
+        yield
+        for module, buffers in before:
+            for name, buffer in buffers.items():
+                now = module._buffers.get(name)
+                if buffer is not None and now is not None and now is not buffer:
+                    buffer.copy_(now.detach())
 
 
-def trace_evaluation(
-    model: nn.Module, loss: Loss, readers: tuple[Reader, ...], metrics: Mapping[str, Metric]
-) -> Traced:
+def trace_training(
+    objective: Objective, holdings: Holdings, batches: Batches
+) -> tuple[Traced, ...]:
+    """Loss, gradients of the parameters that require one, new buffers: a graph for each group.
+
+    Every parameter that requires a gradient must receive one; `teaching` sees to that.
+    """
+    objective.model.train()
+    examples = example_batch(objective.readers, batches)
+    found = []
+    for group in objective.groups or ("",):
+        with teaching(holdings, objective.groups.get(group)), explain(objective.model), mended():
+            # A private name, which may be gone one day; `fallback` does without.
+            from torch.export.experimental import _export_forward_backward
+
+            exported = _export(TrainingStep(objective, group), examples, holdings, batches)
+            joint = _export_forward_backward(before_autograd(exported), 0)
+        found.append(_traced(joint, holdings, examples, batches))
+    return tuple(found)
+
+
+def trace_evaluation(objective: Objective, holdings: Holdings, batches: Batches) -> Traced:
     """Loss, metrics and outputs in evaluation mode."""
-    model.eval()
-    examples = _examples(readers)
-    with explain(model), torch.no_grad():
-        exported = _export(_Evaluation(model, loss, readers, metrics), examples)
-        exported = exported.run_decompositions()
-    return _traced(exported, (), examples)
+    objective.model.eval()
+    examples = example_batch(objective.readers, batches)
+    with explain(objective.model), torch.no_grad(), mended():
+        exported = _export(EvaluationStep(objective), examples, holdings, batches)
+        exported = before_autograd(exported).run_decompositions()
+    return _traced(exported, holdings, examples, batches)
 
 
-def _export(module: nn.Module, examples: tuple[Tensor, ...]) -> ExportedProgram:
-    shapes = ([{0: BATCH} for _ in examples],)
-    return torch.export.export(module, (list(examples),), dynamic_shapes=shapes, strict=False)
+@contextmanager
+def teaching(holdings: Holdings, taught: Iterable[str] | None) -> Iterator[None]:
+    """Only these parameters require a gradient inside; None: those that did before."""
+    flags = [(p, p.requires_grad) for p in holdings.parameters.values()]
+    if taught is not None:
+        chosen = set(taught)
+        for name, parameter in holdings.parameters.items():
+            parameter.requires_grad_(parameter.requires_grad and name in chosen)
+    try:
+        yield
+    finally:
+        for parameter, flag in flags:
+            parameter.requires_grad_(flag)
 
 
-def _examples(readers: tuple[Reader, ...]) -> tuple[Tensor, ...]:
+def example_batch(readers: tuple[Reader, ...], batches: Batches) -> tuple[Tensor, ...]:
     """The stored example batch, of at least two samples: one would be taken for a constant."""
+    wanted = batches.fixed or max(2, batches.smallest, len(readers[0].example))
     stored = (reader.store(reader.example) for reader in readers)
-    return tuple(torch.cat([column, column]) if len(column) < 2 else column for column in stored)
+    return tuple(column[torch.arange(wanted) % len(column)] for column in stored)
+
+
+def _export(
+    module: nn.Module, examples: tuple[Tensor, ...], holdings: Holdings, batches: Batches
+) -> ExportedProgram:
+    shapes = batches.shapes([True] * len(examples))
+    with same_tensors(module):
+        exported = torch.export.export(
+            module,
+            (list(examples),),
+            dynamic_shapes=None if shapes is None else (shapes,),
+            strict=False,
+        )
+    _fold_aliases(exported, holdings.first_names)
+    return exported
+
+
+def _fold_aliases(exported: ExportedProgram, first_names: Mapping[str, str]) -> None:
+    """Make every use of a tied tensor one of its first name: it has one gradient, one new value."""
+    graph, signature = exported.graph, exported.graph_signature
+    nodes = {node.name: node for node in graph.nodes if node.op == "placeholder"}
+    firsts: dict[str, fx.Node] = {}
+    kept = []
+    for spec in signature.input_specs:
+        if spec.kind not in (InputKind.PARAMETER, InputKind.BUFFER):
+            kept.append(spec)
+            continue
+        name = first_names[str(spec.target).removeprefix(MODEL)]
+        node = nodes[spec.arg.name]
+        if name not in firsts:
+            firsts[name] = node
+            kept.append(spec)
+            continue
+        node.replace_all_uses_with(firsts[name])
+        graph.erase_node(node)
+    signature.input_specs[:] = kept
+    exported.graph_module.recompile()
 
 
 def _traced(
-    exported: ExportedProgram, gradients: tuple[str, ...], examples: tuple[Tensor, ...]
+    exported: ExportedProgram,
+    holdings: Holdings,
+    examples: tuple[Tensor, ...],
+    batches: Batches,
 ) -> Traced:
     arguments: list[str | Tensor] = []
     for spec in exported.graph_signature.input_specs:
-        if spec.kind is InputKind.PARAMETER:
-            arguments.append(str(spec.target).removeprefix(_MODEL))
+        if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER):
+            arguments.append(holdings.first_names[str(spec.target).removeprefix(MODEL)])
         elif spec.kind is InputKind.CONSTANT_TENSOR:
             arguments.append(exported.constants[str(spec.target)].detach())
+        elif spec.kind is not InputKind.USER_INPUT:
+            raise CaptureError(f"the model holds a {spec.kind.name.lower()} that cannot travel.")
+    results = []
+    for out in exported.graph_signature.output_specs:
+        target = str(out.target).removeprefix(MODEL)
+        label = _KINDS.get(out.kind)
+        if label is not None:
+            results.append(label + holdings.first_names[target])
         else:
-            assert spec.kind is InputKind.USER_INPUT, spec
+            results.append(LOSS if out.kind is OutputKind.LOSS_OUTPUT else OTHER)
     return Traced(
         module=exported.graph_module,
         arguments=tuple(arguments),
-        gradients=gradients,
+        results=tuple(results),
         examples=examples,
+        batches=batches,
     )
-
-
-def _number(value: Any) -> Tensor:
-    """Losses and metrics leave the graph as float32 scalars."""
-    number: Tensor = value.to(torch.float32)
-    return number.reshape(())

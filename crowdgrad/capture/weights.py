@@ -1,4 +1,4 @@
-"""Trained parameters back into a PyTorch module."""
+"""A trained state back into a PyTorch module."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import copy
 import torch
 from torch import nn
 
-from crowdgrad.domain.program import TensorSpec
-from crowdgrad.numerics.layout import Layout
+from crowdgrad.domain.program import ProgramSpec
+from crowdgrad.numerics.layout import StateLayout
 from crowdgrad.numerics.vectors import Vector
 
 
-def with_parameters(model: nn.Module, specs: tuple[TensorSpec, ...], vector: Vector) -> nn.Module:
-    """A copy of the module that holds these parameters."""
+def with_state(model: nn.Module, spec: ProgramSpec, state: Vector) -> nn.Module:
+    """A copy of the module that holds these parameters and buffers; tied ones stay tied."""
     trained = copy.deepcopy(model)
-    named = dict(trained.named_parameters())
+    held = {**dict(trained.named_parameters()), **dict(trained.named_buffers())}
     with torch.no_grad():
-        for tensor, view in Layout(specs).views(vector):
-            named[tensor.name].copy_(torch.from_numpy(view.copy()))
+        for tensor, view in StateLayout(spec).tensors(state):
+            held[tensor.name].copy_(torch.from_numpy(view.copy()))
     return trained

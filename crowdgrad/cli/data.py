@@ -92,7 +92,7 @@ def run_list(args: argparse.Namespace) -> int:
     write_json(args.json, {"datasets": rows, "folder": str(cache)})
     if args.json != "-":
         for row in rows:
-            print(f"{row['name']:10} {row['summary']}{'' if row['here'] else ' (not here yet)'}")
+            print(f"{row['name']:16}{row['summary']}{'' if row['here'] else ' (not here yet)'}")
     return 0
 
 

@@ -9,7 +9,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from crowdgrad.host.status import MemberStatus, Point, Status
+from crowdgrad.host.status import MemberStatus, Status, score, spell
 
 SPARKS = "▁▂▃▄▅▆▇█"
 PHASES = {
@@ -60,14 +60,13 @@ class View:
 
     def _numbers(self, status: Status) -> RenderableType:
         grid = Table.grid(padding=(0, 4))
-        name = status.metric or "loss"
         cells = [
             ("samples/s", f"{status.samples_per_s:,.0f}"),
             ("updates/s", f"{status.updates_per_s:,.0f}"),
             ("staleness", f"{status.mean_staleness:.1f}"),
             ("rate", f"{status.learning_rate:.3g}"),
             ("loss", "–" if status.train_loss is None else f"{status.train_loss:.4f}"),
-            (name if status.metric else "validation", spell(status.validation)),
+            (status.metric or "validation", spell(status, status.validation)),
             ("", sparkline(self._metric[-12:])),
         ]
         grid.add_row(*(Text(label, style="dim") for label, _ in cells))
@@ -107,11 +106,11 @@ def summary(console: Console, status: Status, folder: str) -> None:
     console.print()
     colour = "green" if status.state == "finished" else "yellow"
     console.print(f"[bold {colour}]{status.state.capitalize()}[/]: {escape(status.reason)}.")
-    name = status.metric or "loss"
+    name = status.watched
     if status.test is not None:
-        console.print(f"Test {name}: [bold]{spell(status.test)}[/]", highlight=False)
+        console.print(f"Test {name}: [bold]{spell(status, status.test)}[/]", highlight=False)
     if status.best is not None:
-        console.print(f"Best validation {name}: {spell(status.best)}", highlight=False)
+        console.print(f"Best validation {name}: {spell(status, status.best)}", highlight=False)
     speed = status.samples / max(status.elapsed_s, 1e-9)
     console.print(
         f"{status.updates:,} updates with {status.samples:,} samples in {status.elapsed_s:.1f} s "
@@ -139,7 +138,7 @@ def plain(status: Status) -> str:
         f"{status.elapsed_s:6.1f} s  {status.phase}  epoch {status.epochs_done:.2f}/{status.epochs}"
         f"  {status.samples_per_s:,.0f} samples/s  {status.updates_per_s:,.0f} updates/s"
         f"  staleness {status.mean_staleness:.1f}  loss {loss}"
-        f"  {status.metric or 'validation'} {spell(status.validation)}  {here} here"
+        f"  {status.metric or 'validation'} {spell(status, status.validation)}  {here} here"
         f"{_waiting(status)}"
     )
 
@@ -148,17 +147,6 @@ def _waiting(status: Status) -> str:
     """Before anything is learned: what for."""
     states = [m.state for m in status.members if m.state.startswith("waiting: ")]
     return f"  {states[0]}" if states and status.updates == 0 else ""
-
-
-def score(found: Point) -> float:
-    return next(iter(found.metrics.values())) if found.metrics else found.loss
-
-
-def spell(found: Point | None) -> str:
-    if found is None:
-        return "–"
-    value = score(found)
-    return f"{100 * value:.2f} %" if found.metrics and 0 <= value <= 1 else f"{value:.4f}"
 
 
 def sparkline(values: list[float]) -> str:

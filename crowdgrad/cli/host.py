@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import dataclasses
 import json
 import sys
 from collections.abc import Callable
@@ -28,6 +29,7 @@ This machine's own worker is the first volunteer, so a job trains even when nobo
   crowdgrad host job.toml                      as the job file says
   crowdgrad host model:job                     a cg.Job in model.py, or a function returning one
   crowdgrad host job.toml --matchmaker URL     let volunteers find it
+  crowdgrad host job.toml --continue RUN       go on from where an earlier run ended
   crowdgrad host job.toml --host 0.0.0.0 --port 8701    let others join: crowdgrad work HOST:8701
 
 A job file:
@@ -58,6 +60,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--matchmaker", metavar="URL", help="publish the job there")
     parser.add_argument("--runs", metavar="DIR", default="runs", help="where results go (runs)")
     parser.add_argument(
+        "--continue", metavar="RUN", dest="earlier",
+        help="start from this run's parameters, with its splits: its folder or id",
+    )  # fmt: skip
+    parser.add_argument(
         "--helpers", type=whole, default=0, help="further local volunteers to start"
     )
     parser.add_argument("--plain", action="store_true", help="lines for a log, no live display")
@@ -79,24 +85,44 @@ def run(args: argparse.Namespace) -> int:
     settings = load({"home": args.home})
     console = Console(stderr=args.json == "-")
     with console.status("Reading the job") as spinner:
-        plan = _plan(args.job, settings.home / "data")
+        plan = _plan(args, settings.home / "data")
         prepared = prepare(plan, lambda text: spinner.update(text[:1].upper() + text[1:]))
-    if prepared.note:
-        console.print(f"Data: {prepared.manifest.title} ({prepared.note})", highlight=False)
+    _introduce(console, prepared)
     outcome = run_async(_serve(args, prepared, settings, console))
     _finish(args, outcome, console)
     return 0 if outcome.state == "finished" else 1
 
 
-def _plan(job: str, cache: Path) -> JobPlan:
+def _plan(args: argparse.Namespace, cache: Path) -> JobPlan:
+    from crowdgrad.host.earlier import find_run
+
+    if args.earlier is None:
+        return read_plan(args.job, cache)
+    earlier = find_run(args.earlier, Path(args.runs))  # before anything slow
+    return dataclasses.replace(read_plan(args.job, cache), continue_from=earlier, weights=None)
+
+
+def read_plan(job: str, cache: Path) -> JobPlan:
+    """The job that a file or `module:object` names."""
+    from crowdgrad.capture.loading import load_object
     from crowdgrad.cli.data import shown_progress
     from crowdgrad.host.job import JobPlan
-    from crowdgrad.host.jobfile import load_object, read
+    from crowdgrad.host.jobfile import read
 
     if job.endswith(".toml") or ":" not in job:
         with shown_progress() as progress:
             return read(Path(job), cache=cache, progress=progress)
     return load_object(job, Path.cwd(), JobPlan)
+
+
+def _introduce(console: Console, prepared: Prepared) -> None:
+    """What should be known before it starts."""
+    if prepared.note:
+        console.print(f"Data: {prepared.manifest.title} ({prepared.note})", highlight=False)
+    if prepared.earlier is not None:
+        console.print(f"Goes on from {prepared.earlier.id}", highlight=False)
+    for note in prepared.notes:
+        console.print(f"Note: {note}", highlight=False, markup=False)
 
 
 async def _serve(

@@ -14,11 +14,22 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from crowdgrad import __version__
-from crowdgrad.cli import bench, check, data, demo, host, matchmaker, recipes, settings, work
+from crowdgrad.cli import (
+    bench,
+    check,
+    data,
+    demo,
+    host,
+    matchmaker,
+    predict,
+    recipes,
+    settings,
+    work,
+)
 from crowdgrad.errors import CrowdgradError, missing_module
 from crowdgrad.process import interrupt_on_sigterm, tie_to_stdin
 
-COMMANDS = (host, work, matchmaker, check, recipes, data, demo, bench, settings)
+COMMANDS = (host, work, matchmaker, check, predict, recipes, data, demo, bench, settings)
 
 DESCRIPTION = """\
 Train a neural network on the spare time of anyone willing to help.

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from crowdgrad.settings import Settings
     from crowdgrad.volunteer.agent import Outcome
     from crowdgrad.volunteer.events import Event, Watch
+    from crowdgrad.volunteer.talk import Trusted
 
 TEXT = """\
 Lend this machine to a job. Nothing the host wrote is run here: a job is a checked arithmetic graph,
@@ -23,6 +24,13 @@ working on is given to somebody else.
   crowdgrad work                    wait at the matchmaker for whoever needs help
   crowdgrad work K7Q-2MP            help the job with this code
   crowdgrad work 192.0.2.7:8701     help the host at this address, without any matchmaker
+
+Where you have the job's model yourself and trust it, PyTorch can compute with it, on a GPU too:
+
+  crowdgrad work K7Q-2MP --trusted model:task --device cuda --bf16
+
+It is imported from this machine's disk (the current folder first), never from the network, and must
+compute what the published program computes before it is used.
 """
 
 LONGEST_PACE_MS = 60_000
@@ -44,10 +52,24 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--pace", metavar="MS", type=milliseconds, default=0.0,
         help="pause so long after every batch, to try out a slow machine",
     )  # fmt: skip
+    _add_trusted(parser)
     parser.add_argument("--plain", action="store_true", help="lines for a log, no live display")
     parser.add_argument("--json", metavar="FILE", help=JSON_HELP)
     add_common(parser)
     parser.set_defaults(run=run)
+
+
+def _add_trusted(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--trusted", metavar="MODULE:OBJECT",
+        help="compute with this task of your own, by PyTorch",
+    )  # fmt: skip
+    parser.add_argument(
+        "--device", choices=("auto", "cuda", "cpu"), default="auto",
+        help="where PyTorch computes (default: a GPU if there is one)",
+    )  # fmt: skip
+    parser.add_argument("--bf16", action="store_true", help="let PyTorch compute in bfloat16")
+    parser.add_argument("--compile", action="store_true", help="let PyTorch compile the model")
 
 
 def milliseconds(text: str) -> float:
@@ -85,6 +107,7 @@ async def _work(args: argparse.Namespace, settings: Settings) -> list[Outcome]:
         once=args.once,
         token=worker_token() or "",
         pace_s=args.pace / 1000,
+        trusted=_trusted(args),
     )
     console = Console(stderr=args.json == "-")
     outcomes: list[Outcome] = []
@@ -100,6 +123,36 @@ async def _work(args: argparse.Namespace, settings: Settings) -> list[Outcome]:
         thanks = f"{reason}. You gave {outcome.samples:,} samples. Thank you."
         console.print(thanks, highlight=False, markup=False)
     return outcomes
+
+
+def _trusted(args: argparse.Namespace) -> Trusted | None:
+    """The owner's own model, as far as it can be judged without importing it."""
+    from importlib.util import find_spec
+    from pathlib import Path
+
+    from crowdgrad.capture.loading import check_target
+    from crowdgrad.errors import SettingError, missing_module
+    from crowdgrad.volunteer.talk import Trusted
+
+    if args.trusted is None:
+        if args.bf16 or args.compile or args.device != "auto":
+            raise SettingError(
+                "--device, --bf16 and --compile say how a model of your own is computed.",
+                advice="Name it with --trusted MODULE:OBJECT, or leave them out.",
+            )
+        return None
+    check_target(args.trusted)
+    if find_spec("torch") is None:
+        missing = missing_module(ModuleNotFoundError(name="torch"))
+        assert missing is not None
+        raise missing
+    return Trusted(
+        target=args.trusted,
+        folder=str(Path.cwd()),
+        device=args.device,
+        bf16=args.bf16,
+        compile=args.compile,
+    )
 
 
 def _spoken(show: Callable[[str], None]) -> Watch:

@@ -1,4 +1,4 @@
-"""Data that needs no network: scikit-learn's digits, and spirals made of nothing but numpy."""
+"""Data that needs no network: what scikit-learn carries, and spirals made of nothing but numpy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from crowdgrad.data.dataset import DataSet, from_arrays, standardised
 from crowdgrad.errors import MissingExtra
 
 DIGITS_TEST_RECORDS = 360
-DIGITS_SEED = 0
+SPLIT_SEED = 0
+DIABETES_TEST_RECORDS = 88
 SPIRAL_ARMS = 3
 SPIRAL_RECORDS = 6000
 SPIRAL_TEST_RECORDS = 1000
@@ -20,20 +21,46 @@ def digits() -> DataSet:
     try:
         from sklearn.datasets import load_digits
     except ImportError as error:
-        raise MissingExtra(
-            "the digits come with scikit-learn, which is not installed.",
-            advice="In a clone of the project: pip install -c constraints.txt '.[host]'.",
-        ) from error
+        raise _without("the digits come") from error
     bunch = load_digits()
     dataset = from_arrays(
         np.asarray(bunch.images, np.uint8),
         np.asarray(bunch.target, np.uint8),
         title="digits",
         test=DIGITS_TEST_RECORDS,
-        seed=DIGITS_SEED,
+        seed=SPLIT_SEED,
         note="scikit-learn's 8×8 digits; not MNIST",
     )
     return standardised(dataset, "x")
+
+
+def diabetes() -> DataSet:
+    """442 patients: ten figures each, and how far the illness went in a year (25 to 346).
+
+    The columns come scaled alike, so one mean and deviation make each of them standard.
+    Raises MissingExtra without scikit-learn.
+    """
+    try:
+        from sklearn.datasets import load_diabetes
+    except ImportError as error:
+        raise _without("the diabetes table comes") from error
+    bunch = load_diabetes()
+    dataset = from_arrays(
+        np.asarray(bunch.data, np.float32),
+        np.asarray(bunch.target, np.float32),
+        title="diabetes",
+        test=DIABETES_TEST_RECORDS,
+        seed=SPLIT_SEED,
+        note="scikit-learn's table of 442 patients: the course of an illness over a year",
+    )
+    return standardised(dataset, "x")
+
+
+def _without(what: str) -> MissingExtra:
+    return MissingExtra(
+        f"{what} with scikit-learn, which is not installed.",
+        advice="In a clone of the project: pip install -c constraints.txt '.[host]'.",
+    )
 
 
 def spirals(seed: int = 0) -> DataSet:

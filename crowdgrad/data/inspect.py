@@ -26,11 +26,11 @@ def check_finite(data: DataSet) -> None:
                 )
 
 
-def check_classes(data: DataSet, classes: int) -> None:
-    """The last field holds classes 0 to `classes` − 1. Raises DataMalformed."""
-    field = data.fields[-1]
+def check_classes(data: DataSet, classes: int, number: int = -1) -> None:
+    """Field `number` holds classes 0 to `classes` − 1. Raises DataMalformed."""
+    field = data.fields[number]
     for split, columns in data.splits.items():
-        labels = columns[-1]
+        labels = columns[number]
         wrong = (labels < 0) | (labels >= classes)
         if labels.dtype.kind == "i":
             wrong &= labels != IGNORED

@@ -5,7 +5,8 @@ that holds few shards still sees every class. Even MNIST needs it: the pixels of
 records have a standard deviation of 76.1, those of its odd ones 80.9.
 
 Every shard but the last of a split holds a whole number of batches; a remainder under half a batch
-joins the shard before it, because a gradient of a handful of samples is mostly noise.
+joins the shard before it, because a gradient of a handful of samples is mostly noise; so does one
+that is smaller than the smallest batch the program can train on.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ def cut(
     *,
     seed: int,
     batch_size: int,
+    smallest_batch: int = 1,
     shard_bytes: int = 1 << 20,
     chunk_bytes: int = 1 << 20,
 ) -> tuple[Manifest, Mapping[ChunkHash, bytes]]:
@@ -44,6 +46,7 @@ def cut(
         dataset,
         seed=seed,
         batch_size=batch_size,
+        smallest_batch=smallest_batch,
         shard_bytes=shard_bytes,
         chunk_bytes=chunk_bytes,
     )
@@ -56,6 +59,7 @@ def cut_into(
     *,
     seed: int,
     batch_size: int,
+    smallest_batch: int = 1,
     shard_bytes: int = 1 << 20,
     chunk_bytes: int = 1 << 20,
 ) -> Manifest:
@@ -73,7 +77,8 @@ def cut_into(
             continue
         arrays, records = dataset.splits[split], dataset.records(split)
         order = shuffled(records, seed, number)
-        for start, stop in ranges(records, per_shard=per_shard, batch_size=batch_size):
+        sizes = {"per_shard": per_shard, "batch_size": batch_size, "smallest": smallest_batch}
+        for start, stop in ranges(records, **sizes):
             data = _columns(arrays, order[start:stop])
             chunks = tuple(_chunks(data, chunk_bytes, sink))
             shards.append(Shard(split=split, records=stop - start, chunks=chunks))
@@ -85,10 +90,13 @@ def cut_into(
         ) from error
 
 
-def ranges(records: int, *, per_shard: int, batch_size: int) -> list[tuple[int, int]]:
-    """Where the shards of a split begin and end."""
+def ranges(
+    records: int, *, per_shard: int, batch_size: int, smallest: int = 1
+) -> list[tuple[int, int]]:
+    """Where the shards of a split begin and end; none but a sole one holds under `smallest`."""
     starts = list(range(0, records, per_shard))
-    if len(starts) > 1 and 2 * (records - starts[-1]) < batch_size:
+    rest = records - starts[-1] if starts else 0
+    if len(starts) > 1 and (2 * rest < batch_size or rest < smallest):
         starts.pop()
     return list(zip(starts, [*starts[1:], records], strict=True))
 

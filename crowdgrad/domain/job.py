@@ -23,7 +23,7 @@ class StoppingRule:
 
     epochs: int
     target: float | None = None
-    """The first metric, on the validation split, at or above this."""
+    """The first metric, on the validation split, at or above this; below where less is better."""
     minutes: float | None = None
 
     def __post_init__(self) -> None:

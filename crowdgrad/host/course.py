@@ -43,9 +43,7 @@ class Course:
         self.tested: Scores | None = None
         self.best: Scores | None = None
         self.best_vector: Vector = initial.copy()
-        self.evaluation = Evaluation(
-            manifest, batch_size=job.local.batch_size, metrics=spec.metrics
-        )
+        self.evaluation = Evaluation(manifest, local=job.local, spec=spec)
         self._rule = job.stop
         self._metric = spec.metrics[0] if spec.metrics else None
         self._evaluated_at = -math.inf
@@ -80,11 +78,12 @@ class Course:
     def decide(self, now: float, version: Version, *, all_done: bool, but: str = "") -> None:
         """Go on to the next phase where this one is over; `but` is said with the reason."""
         if self.phase == "training":
-            value = (
-                self.history[-1].metrics[self._metric] if self._metric and self.history else None
-            )
             over, reason = should_stop(
-                self._rule, all_done=all_done, metric=value, elapsed_s=self.elapsed_s(now)
+                self._rule,
+                all_done=all_done,
+                metric=self._watched(),
+                better=self._metric.better if self._metric else "higher",
+                elapsed_s=self.elapsed_s(now),
             )
             if over:
                 self.end("finished", reason + but)
@@ -96,6 +95,12 @@ class Course:
             self.phase = "testing"
         if self.phase == "testing" and (self.tested or not self.evaluation.has("test")):
             self.phase = "over"
+
+    def _watched(self) -> float | None:
+        """What the first metric was when last looked at."""
+        if self._metric is None or not self.history:
+            return None
+        return self.history[-1].metrics[self._metric.name]
 
     def wanted_round(self, now: float, version: Version) -> EvaluationKind | None:
         if self.evaluation.round is not None or self.started_at is None:

@@ -8,7 +8,16 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from crowdgrad.domain.data import Manifest, Split
-from crowdgrad.domain.work import MAX_BATCHES, Unit, UnitId, Update, Version, VolunteerId
+from crowdgrad.domain.program import Better, ProgramSpec
+from crowdgrad.domain.work import (
+    MAX_BATCHES,
+    LocalSteps,
+    Unit,
+    UnitId,
+    Update,
+    Version,
+    VolunteerId,
+)
 from crowdgrad.numerics.vectors import Vector, as_bytes
 from crowdgrad.planner.batches import EpochPlans
 from crowdgrad.planner.leases import LeaseBook
@@ -31,6 +40,9 @@ class Scores:
     """Seconds since training began."""
     loss: float
     metrics: dict[str, float]
+    """As people see them: a perplexity, not the mean it is the exponential of."""
+    better: Better = "higher"
+    """Which way the first metric improves."""
     train_loss: float | None = None
     """The smoothed training loss at that time."""
 
@@ -39,16 +51,14 @@ class Scores:
         return math.isfinite(self.loss) and all(map(math.isfinite, self.metrics.values()))
 
     def better_than(self, other: Scores | None) -> bool:
-        """By the first metric (larger is better); without one by the loss (smaller is better).
-
-        What is not finite is never better.
-        """
+        """By the first metric, then by the loss. What is not finite is never better."""
         if other is None or not self.finite:
             return self.finite
-        if self.metrics:
-            name = next(iter(self.metrics))
-            return (self.metrics[name], -self.loss) > (other.metrics[name], -other.loss)
-        return self.loss < other.loss
+        return self._rank() > other._rank()
+
+    def _rank(self) -> tuple[float, float]:
+        first = next(iter(self.metrics.values()), 0.0)
+        return (first if self.better == "higher" else -first), -self.loss
 
 
 @dataclass(slots=True)
@@ -74,26 +84,26 @@ class Round:
 
 
 class Evaluation:
-    def __init__(self, manifest: Manifest, *, batch_size: int, metrics: tuple[str, ...]) -> None:
-        self._manifest = manifest
-        self._batch_size = batch_size
-        self._metrics = metrics
+    def __init__(self, manifest: Manifest, *, local: LocalSteps, spec: ProgramSpec) -> None:
+        self._plans = {
+            kind: EpochPlans.of(manifest, split, local, spec) for kind, split in SPLIT.items()
+        }
+        self._metrics = spec.metrics
         self._numbers = itertools.count()
         self.round: Round | None = None
 
     def has(self, kind: EvaluationKind) -> bool:
-        return bool(self._manifest.numbers(SPLIT[kind]))
+        """Whether there is anything to look at: a program of one batch size leaves rests out."""
+        return self._plans[kind].at(0).total > 0
 
     def begin(
         self, kind: EvaluationKind, vector: Vector, version: Version, epoch: float, lease_s: float
     ) -> None:
         """`vector` is the round's own from now on."""
         assert self.round is None, "one round at a time"
-        shards = self._manifest.numbers(SPLIT[kind])
-        records = tuple(self._manifest.shards[number].records for number in shards)
-        plans = EpochPlans(shards, records, lambda epoch: self._batch_size)
+        plans = self._plans[kind]
         book = LeaseBook(
-            Ranges(plans, epochs=1, shard_order=lambda epoch: shards),
+            Ranges(plans, epochs=1, shard_order=lambda epoch: plans.at(epoch).shards),
             kind=kind,
             lease_s=lease_s,
             first_id=FIRST_ID + next(self._numbers) * IDS_PER_ROUND,
@@ -124,7 +134,10 @@ class Evaluation:
             return None
         self.round = None
         count = max(done.samples, 1)
-        metrics = {name: done.metric_sums.get(name, math.nan) / count for name in self._metrics}
+        metrics = {
+            metric.name: metric.shown(done.metric_sums.get(metric.name, math.nan) / count)
+            for metric in self._metrics
+        }
         scores = Scores(
             kind=done.kind,
             version=done.version,
@@ -132,6 +145,7 @@ class Evaluation:
             at_s=at_s,
             loss=done.loss_sum / count,
             metrics=metrics,
+            better=self._metrics[0].better if self._metrics else "higher",
             train_loss=train_loss,
         )
         return scores, done.vector

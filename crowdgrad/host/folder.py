@@ -2,8 +2,8 @@
 
 job.json           what was trained, how, by whom, how it ended
 metrics.jsonl      one line a second while training, one for each evaluation
-model.safetensors  the best parameters, by their PyTorch names
-model.onnx         the forward graph with those parameters inside
+model.safetensors  the best parameters and their buffers: the model's state dict
+model.onnx         the forward graph with those inside, for inference
 report.html        curves and contributions, in one file
 logs/              what the processes the host started said
 """

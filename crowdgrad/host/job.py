@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from crowdgrad.data.dataset import DataSet, split_off
@@ -18,14 +19,18 @@ from crowdgrad.data.sharding import cut
 from crowdgrad.data.shards import content_hash, encode_manifest
 from crowdgrad.domain.data import ChunkHash, Manifest, Split
 from crowdgrad.domain.job import Job, JobId, StoppingRule
-from crowdgrad.domain.program import Program
-from crowdgrad.errors import JobFileError
+from crowdgrad.domain.program import Program, ProgramSpec
+from crowdgrad.domain.work import LocalSteps
+from crowdgrad.errors import DataMalformed, JobFileError, RecipeError
+from crowdgrad.host.earlier import Earlier, read_run
 from crowdgrad.numerics.vectors import Vector
+from crowdgrad.planner.batches import EpochPlans
 from crowdgrad.program.artifact import encode
 from crowdgrad.recipes.base import Recipe, hyperparameters
 from crowdgrad.recipes.crowd import Crowd
 
 if TYPE_CHECKING:
+    from crowdgrad.capture.capture import Captured
     from crowdgrad.capture.task import Task
 
 VALIDATION_SHARE = 0.1
@@ -54,8 +59,16 @@ class JobPlan:
     """Volunteers at once, the host's own worker not counted."""
     validation: int | None = None
     """Records kept out of training to steer it; by default a tenth, at most 5,000."""
+    weights: str | Path | None = None
+    """What to start from instead of the model's own weights: a file, or a run folder."""
+    continue_from: str | Path | None = None
+    """The folder of a run to go on from: its parameters, buffers and splits."""
 
     def __post_init__(self) -> None:
+        if self.weights is not None and self.continue_from is not None:
+            raise JobFileError(
+                "A job starts from weights or continues a run, not both.", advice="Leave one out."
+            )
         if not 0 <= self.minimum <= self.maximum <= 1000 or self.maximum < 1:
             raise JobFileError(
                 f"minimum {self.minimum} and maximum {self.maximum} volunteers do not fit.",
@@ -79,6 +92,7 @@ class Prepared:
     manifest: Manifest
     blobs: dict[ChunkHash, bytes]
     initial: Vector
+    """The state that training starts from: parameters, then buffers."""
     recipe: Recipe
     minimum: int
     maximum: int
@@ -86,70 +100,150 @@ class Prepared:
     max_gradient_error: float
     note: str
     """What the data set says about itself, e.g. that it stands in for another."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Every key of the model's state dict → the tensor of the program that holds it."""
+    notes: tuple[str, ...] = ()
+    """What people should know of how the model travels."""
+    classes: int | None = None
+    """How many a classification tells apart."""
+    split_seed: int = 0
+    started_from: str = ""
+    """Where its first weights come from, if not from the model itself."""
+    earlier: Earlier | None = None
+    """The run it continues."""
 
 
 def prepare(plan: JobPlan, progress: Progress = lambda text: None) -> Prepared:
     """Capture the model and cut the data. Raises ProgramError, DataError or UserError."""
-    from crowdgrad.capture.capture import capture  # PyTorch: only a host that captures pays for it
-
-    data = _with_validation(plan)
-    progress("Looking at the data")
-    check_finite(data)
-    classes = _classes(plan, data)
-    if classes is not None:
-        check_classes(data, classes)
-    progress("Cutting the data into shards")
-    local = plan.recipe.local()
-    largest = local.batch_size_at(plan.stop.epochs - 1)  # a batch lies in one shard, grown too
-    manifest, chunks = cut(data, seed=plan.seed, batch_size=largest)
-    some = [column[:GATE_RECORDS] for column in data.splits["train"]]
-    captured = capture(plan.task, data.fields, progress, some)
-    if plan.stop.target is not None and not captured.program.spec.metrics:
+    earlier = read_run(Path(plan.continue_from)) if plan.continue_from is not None else None
+    data, classes = _look(plan, earlier, progress)
+    captured = _capture(plan, earlier, data, progress)
+    spec, local = captured.program.spec, plan.recipe.local()
+    if plan.stop.target is not None and not spec.metrics:
         raise JobFileError(
             "There is a target but no metric to reach it.",
             advice="Give the task metrics={...}, or stop by epochs or minutes.",
         )
-    program_bytes, manifest_bytes = encode(captured.program), encode_manifest(manifest)
+    progress("Cutting the data into shards")
+    largest = local.batch_size_at(plan.stop.epochs - 1)  # a batch lies in one shard, grown too
+    _check_batches(spec, {local.batch_size, largest})
+    manifest, chunks = cut(
+        data, seed=plan.seed, batch_size=largest, smallest_batch=spec.smallest_batch
+    )
     blobs = dict(chunks)
-    program_hash, manifest_hash = content_hash(program_bytes), content_hash(manifest_bytes)
-    blobs[program_hash], blobs[manifest_hash] = program_bytes, manifest_bytes
-    try:
-        job = Job(
-            id=new_id(plan.title),
-            title=plan.title,
-            cause=plan.cause,
-            program=program_hash,
-            manifest=manifest_hash,
-            recipe=plan.recipe.name,
-            hyperparameters=hyperparameters(plan.recipe),
-            local=local,
-            stop=plan.stop,
-            seed=plan.seed,
-        )
-    except ValueError as error:
-        raise JobFileError(f"The job makes no sense: {error}.", advice="Mend it.") from None
+    program_hash = _publish(blobs, encode(captured.program))
+    manifest_hash = _publish(blobs, encode_manifest(manifest))
     return Prepared(
-        job=job,
+        job=_job(plan, program_hash, manifest_hash, earlier),
         program=captured.program,
         manifest=manifest,
         blobs=blobs,
-        initial=captured.parameters.copy(),
+        initial=captured.state.copy(),
         recipe=plan.recipe,
         minimum=plan.minimum,
         maximum=plan.maximum,
         start=plan.start,
         max_gradient_error=captured.max_gradient_error,
         note=data.note,
+        names=dict(captured.names),
+        notes=(*captured.notes, *_left_out(manifest, local, spec)),
+        classes=classes,
+        split_seed=plan.seed,
+        started_from="" if plan.weights is None else Path(plan.weights).name,
+        earlier=earlier,
     )
 
 
-def _classes(plan: JobPlan, data: DataSet) -> int | None:
+def _look(plan: JobPlan, earlier: Earlier | None, progress: Progress) -> tuple[DataSet, int | None]:
+    """The data with all its splits, looked through, and how many classes it has."""
+    data = _with_validation(plan)
+    if earlier is not None:
+        earlier.check(seed=plan.seed, records={split: data.records(split) for split in SPLITS})
+    progress("Looking at the data")
+    check_finite(data)
+    classes = _classes(plan.task, data)
+    if classes is not None:
+        check_classes(data, classes, len(plan.task.example) - 1)
+    return data, classes
+
+
+def _publish(blobs: dict[ChunkHash, bytes], data: bytes) -> ChunkHash:
+    name = content_hash(data)
+    blobs[name] = data
+    return name
+
+
+def _capture(plan: JobPlan, earlier: Earlier | None, data: DataSet, progress: Progress) -> Captured:
+    # PyTorch: only a host that captures pays for it.
+    from crowdgrad.capture.capture import capture
+    from crowdgrad.capture.pretrained import with_weights
+
+    source = earlier.folder if earlier is not None else plan.weights
+    task = plan.task if source is None else with_weights(plan.task, Path(source))
+    some = [column[:GATE_RECORDS] for column in data.splits["train"]]
+    batch_size = plan.recipe.local().batch_size
+    return capture(task, data.fields, progress, some, batch_size=batch_size)
+
+
+def _job(plan: JobPlan, program: ChunkHash, manifest: ChunkHash, earlier: Earlier | None) -> Job:
+    try:
+        return Job(
+            id=new_id(plan.title),
+            title=plan.title,
+            cause=plan.cause,
+            program=program,
+            manifest=manifest,
+            recipe=plan.recipe.name,
+            hyperparameters=hyperparameters(plan.recipe),
+            local=plan.recipe.local(),
+            stop=plan.stop,
+            seed=plan.seed if earlier is None else earlier.next_seed(),
+        )
+    except ValueError as error:
+        raise JobFileError(f"The job makes no sense: {error}.", advice="Mend it.") from None
+
+
+def _classes(task: Task, data: DataSet) -> int | None:
     """How many classes the model tells apart, where example and data agree that it does."""
     from crowdgrad.capture.capture import classes_of
 
-    if len(data.fields) != len(plan.task.example) or data.fields[-1].shape != ():
+    last = len(task.example) - 1  # one field more may follow: the weights of the samples
+    if not last < len(data.fields) <= last + 2 or data.fields[last].shape != ():
         return None  # `capture` says what does not fit
-    return classes_of(plan.task)
+    return classes_of(task)
+
+
+def _check_batches(spec: ProgramSpec, sizes: set[int]) -> None:
+    """Whether the program can take the recipe's batches, first and last. Raises RecipeError."""
+    if spec.fixed_batch and sizes != {spec.fixed_batch}:
+        raise RecipeError(
+            f"the model was captured for batches of {spec.fixed_batch} alone, the recipe's have "
+            f"{' to '.join(map(str, sorted(sizes)))} samples.",
+            advice=f"Give the recipe batch_size = {spec.fixed_batch} and no growth.",
+        )
+    if min(sizes) < spec.smallest_batch:
+        raise RecipeError(
+            f"the model cannot train on batches of {min(sizes)} sample.",
+            advice=f"Give the recipe a batch_size of at least {spec.smallest_batch}.",
+        )
+
+
+def _left_out(manifest: Manifest, local: LocalSteps, spec: ProgramSpec) -> tuple[str, ...]:
+    """What a program of one batch size, or batch normalisation, makes of the ends of shards."""
+    notes = []
+    for split in SPLITS:
+        total, used = manifest.records(split), EpochPlans.of(manifest, split, local, spec).records
+        if split == "train" and used < spec.smallest_batch:
+            raise DataMalformed(
+                f"{total} training records are too few for one batch.",
+                advice=f"The program takes batches of {spec.fixed_batch or spec.smallest_batch}.",
+            )
+        if used < total:
+            notes.append(
+                f"{total - used:,} of {total:,} {split} records are left out: they do not fill a "
+                f"batch of {spec.fixed_batch}."
+            )
+    return tuple(notes)
 
 
 def new_id(title: str) -> JobId:
@@ -176,7 +270,7 @@ def _with_validation(plan: JobPlan) -> DataSet:
 
 def describe(prepared: Prepared) -> dict[str, object]:
     """The part of `job.json` that is known before training."""
-    job = prepared.job
+    job, spec, earlier = prepared.job, prepared.program.spec, prepared.earlier
     return {
         "id": job.id,
         "title": job.title,
@@ -185,9 +279,17 @@ def describe(prepared: Prepared) -> dict[str, object]:
         "hyperparameters": dict(job.hyperparameters),
         "stop": asdict(job.stop),
         "seed": job.seed,
+        "split_seed": prepared.split_seed,
+        "weights": prepared.started_from or None,
+        "continues": earlier.id if earlier else None,
+        "continued": earlier.times + 1 if earlier else 0,
+        "notes": list(prepared.notes),
         "program": job.program,
         "manifest": job.manifest,
-        "parameters": prepared.program.spec.size,
+        "parameters": spec.size,
+        "metrics": [asdict(metric) for metric in spec.metrics],
+        "classes": prepared.classes,
+        "forward_noise": [asdict(noise) for noise in spec.forward_noise],
         "data": {
             "title": prepared.manifest.title,
             "note": prepared.note,

@@ -6,6 +6,7 @@ task = "model:task"             # module:object, looked for beside this file fir
 data = "mnist"                  # a name from the catalogue, or an .npz file
 validation = 5000
 seed = 0
+weights = "trained.safetensors" # what to start from, if not the model's own weights
 
 [recipe]                        # crowdgrad recipes lists them
 name = "downpour"
@@ -27,32 +28,29 @@ start = "all"
 
 from __future__ import annotations
 
-import importlib
-import inspect
-import sys
 import tomllib
-import traceback
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from crowdgrad import recipes
+from crowdgrad.capture.loading import load_object
 from crowdgrad.data import catalogue
 from crowdgrad.data.dataset import DataSet
 from crowdgrad.data.formats.npz import read_npz
 from crowdgrad.data.progress import Progress
 from crowdgrad.domain.job import StoppingRule
-from crowdgrad.errors import CrowdgradError, DataMissing, JobFileError, TargetError
+from crowdgrad.errors import DataMissing, JobFileError
 from crowdgrad.host.job import JobPlan
 
 if TYPE_CHECKING:
     from crowdgrad.capture.task import Task
 
-KEYS = ("title", "cause", "task", "data", "validation", "seed", "recipe", "stop", "volunteers")
+KEYS = ("title", "cause", "task", "data", "validation", "seed", "weights", "recipe", "stop",
+        "volunteers")  # fmt: skip
 VOLUNTEER_KEYS = ("minimum", "maximum", "start")
 Table = Mapping[str, object]
-T = TypeVar("T")
 
 
 def read(file: Path, *, cache: Path, progress: Progress | None = None) -> JobPlan:
@@ -80,54 +78,8 @@ def read(file: Path, *, cache: Path, progress: Progress | None = None) -> JobPla
         maximum=_whole(volunteers, "maximum", file, 1000),
         start=_text(volunteers, "start", file, default="any"),  # type: ignore[arg-type]
         validation=_whole(table, "validation", file, 0) if "validation" in table else None,
+        weights=file.parent / _text(table, "weights", file) if "weights" in table else None,
     )
-
-
-def load_object(target: str, folder: Path, wanted: type[T]) -> T:
-    """What `module:object` names, or returns where it is a function. Raises TargetError.
-
-    `folder` is looked into first.
-    """
-    module_name, colon, name = target.partition(":")
-    if not colon or not module_name or not name or module_name.endswith(".py"):
-        raise TargetError(
-            f"{target!r} is not module:object.",
-            advice="Write e.g. model:task for task in model.py.",
-        )
-    where = str(folder.resolve())
-    _look_first(where, module_name)
-    try:
-        found = getattr(importlib.import_module(module_name), name)
-        if inspect.isroutine(found) or inspect.isclass(found):
-            found = found()
-    except CrowdgradError:
-        raise
-    except Exception as error:  # the user's own code: whatever it raises is the answer
-        at = traceback.extract_tb(error.__traceback__)[-1]
-        raise TargetError(
-            f"{target} cannot be had: {type(error).__name__}: {error} "
-            f"({Path(at.filename).name}, line {at.lineno}).",
-            advice=f"It is looked for in {where} and where Python finds modules.",
-        ) from error
-    if not isinstance(found, wanted):
-        name = {"JobPlan": "cg.Job", "Task": "cg.Task"}[wanted.__name__]
-        raise TargetError(
-            f"{target} is a {type(found).__name__}, not a {name}.",
-            advice=f"Name a {name}, or a function that returns one.",
-        )
-    return found
-
-
-def _look_first(folder: str, module_name: str) -> None:
-    """Let imports look into `folder` first, also for a module of another folder's by that name."""
-    if folder in sys.path:
-        sys.path.remove(folder)
-    sys.path.insert(0, folder)
-    here = Path(folder, *module_name.split(".")).with_suffix(".py")
-    loaded = sys.modules.get(module_name)
-    if loaded is not None and here.exists() and loaded.__file__ != str(here):
-        del sys.modules[module_name]
-    importlib.invalidate_caches()
 
 
 def load_task(target: str, folder: Path) -> Task:

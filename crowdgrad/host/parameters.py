@@ -1,6 +1,7 @@
 """The parameters, what the rule remembers, and the copies on their way to volunteers.
 
-The rule changes one vector in place. What volunteers receive is a snapshot: one copy per published
+The rule changes one vector in place, the state; the buffers behind the parameters are merged beside
+(`numerics.buffers`). What volunteers receive is a snapshot: one copy per published
 version that somebody asked for, shared by everyone who asked, given back to a small pool after the
 last send. A new version is published every `publish_every` changes. For rules that need it, what a
 unit in flight started from is kept until nobody works from it any more (`backups`).
@@ -19,9 +20,12 @@ from typing import TypeVar
 
 import numpy as np
 
+from crowdgrad.domain.program import ProgramSpec
 from crowdgrad.domain.work import Version
 from crowdgrad.host.backups import Backups, HalfBackups, SharedBackups
+from crowdgrad.numerics import buffers
 from crowdgrad.numerics.decay import decay
+from crowdgrad.numerics.layout import StateLayout, trained_parts
 from crowdgrad.numerics.rules.base import Memory, Rule, Step, begin
 from crowdgrad.numerics.staleness import weight
 from crowdgrad.numerics.vectors import Vector, all_finite, as_bytes, blocks
@@ -47,7 +51,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """Parameters and the rule's memory as they were at one version."""
+    """Parameters, buffers and the rule's memory as they were at one version."""
 
     vector: Vector
     memory: Memory
@@ -57,20 +61,24 @@ class Saved:
 class Parameters:
     def __init__(
         self,
-        vector: Vector,
+        state: Vector,
         rule: Rule,
         version: Version,
         serving: Serving,
-        trained: tuple[slice, ...] | None = None,
+        spec: ProgramSpec,
     ) -> None:
-        """`trained`: the parts that learn; None: everything."""
         self.version = version
-        self._vector = vector
+        self._state = state
+        self._layout = StateLayout(spec)
+        self._vector = state[: spec.size]
+        """The parameters themselves, what the rule changes."""
         self._rule = rule
-        self._memory = begin(rule, len(vector))
+        self._memory = begin(rule, spec.size)
         self._serving = serving
-        self._trained = trained
-        self._frozen = [(part, vector[part].copy()) for part in _gaps(trained, len(vector))]
+        self._trained = trained_parts(spec)
+        self._frozen = [
+            (part, self._vector[part].copy()) for part in _gaps(self._trained, spec.size)
+        ]
         self._lock = asyncio.Lock()
         self._latest: Snapshot | None = None
         self._spare: list[Snapshot] = []
@@ -78,27 +86,41 @@ class Parameters:
         self._held: dict[Version, Snapshot] = {}
         if rule.needs_base:
             half = serving.half_backups
-            self._backups = HalfBackups(len(vector)) if half else SharedBackups()
+            self._backups = HalfBackups(spec.size) if half else SharedBackups()
         self._merged: Vector | None = None
         self._merged_samples = self._merged_batches = 0
 
     @property
-    def bytes(self) -> int:
-        return int(self._vector.nbytes)
+    def state_bytes(self) -> int:
+        return 4 * self._layout.words
+
+    @property
+    def update_bytes(self) -> int:
+        return 4 * self._layout.update_words
 
     @property
     def backup_bytes(self) -> int:
         return self._backups.bytes if self._backups is not None else 0
 
-    async def finite(self, update: Vector) -> bool:
-        if update.nbytes <= INLINE_BYTES:
-            return all_finite(update)
-        return await asyncio.to_thread(all_finite, update)
+    async def acceptable(self, update: Vector) -> bool:
+        """Whether an update's numbers are all finite and its counters credible."""
+        return await self.finite(update) and buffers.credible(self._layout, update)
+
+    async def finite(self, vector: Vector) -> bool:
+        """Whether the numbers of a state, an update or the rule's memory are all finite."""
+        if vector.nbytes <= INLINE_BYTES:
+            return self._finite(vector)
+        return await asyncio.to_thread(self._finite, vector)
 
     async def sound(self) -> bool:
-        """Whether the parameters themselves are all finite."""
+        """Whether our own numbers are all finite."""
         async with self._lock:
-            return await self.finite(self._vector)
+            return await self.finite(self._state)
+
+    def _finite(self, vector: Vector) -> bool:
+        if not all_finite(vector[: self._layout.size]):
+            return False
+        return len(vector) == self._layout.size or buffers.finite(self._layout, vector)
 
     # -- changes ------------------------------------------------------------------------------
 
@@ -122,7 +144,8 @@ class Parameters:
                 return None
             staleness = self.version.staleness(base)
             rate *= weight(max(staleness, under_way), self._patience(batches))
-            await self._do(lambda: self._step(update, base, rate, batches))
+            part = buffers.share(staleness)
+            await self._do(lambda: self._step(update, base, rate, batches, part))
             self.version = self.version.next()
             applied(staleness)
         return staleness
@@ -166,30 +189,39 @@ class Parameters:
             self._merged_samples = self._merged_batches = 0
             applied()
 
-    def _step(self, update: Vector, base: Version, rate: float, batches: int) -> None:
-        for part, values in self._frozen:  # nor into the rule's memory
-            update[part] = values if self._rule.takes_weights else 0.0
+    def _step(
+        self, received: Vector, base: Version, rate: float, batches: int, part: float
+    ) -> None:
+        """`part`: how much the received buffers weigh."""
+        buffers.mix(self._layout, self._state, received, part)
+        update = received[: self._layout.size]
+        for here, values in self._frozen:  # nor into the rule's memory
+            update[here] = values if self._rule.takes_weights else 0.0
         before = self._backups.weights(base) if self._backups is not None else None
         step = Step(rate=rate, batches=batches, base_D=before, trained=self._trained)
         if self._serving.decay:
             amount = min(1.0, rate * self._serving.decay * batches)
             decay(self._vector, amount, self._trained)
         self._rule.step(self._vector, update, self._memory, step)
-        for part, values in self._frozen:  # whatever a stranger sent for them
-            self._vector[part] = values
+        for here, values in self._frozen:  # whatever a stranger sent for them
+            self._vector[here] = values
 
     def _add(self, update: Vector, samples: int) -> None:
         if self._merged is None:
-            self._merged = np.zeros_like(self._vector)
+            self._merged = np.zeros(self._layout.update_words, np.float32)
+        buffers.add(self._layout, self._merged, update, samples)
         share = np.float32(samples)
+        update_D, merged_D = update[: self._layout.size], self._merged[: self._layout.size]
         with np.errstate(all="ignore"):
-            for here in blocks(len(update)):
-                scaled = np.multiply(update[here], share, out=update[here])
-                np.add(self._merged[here], scaled, out=self._merged[here])
+            for here in blocks(self._layout.size):
+                scaled = np.multiply(update_D[here], share, out=update_D[here])
+                np.add(merged_D[here], scaled, out=merged_D[here])
 
     def _step_mean(self, merged: Vector, total: int, rate: float, batches: int) -> None:
-        np.divide(merged, np.float32(total), out=merged)
-        self._step(merged, self.version, rate, batches)
+        mean_D = merged[: self._layout.size]
+        np.divide(mean_D, np.float32(total), out=mean_D)
+        buffers.divide(self._layout, merged, total)
+        self._step(merged, self.version, rate, batches, 1.0)
         merged.fill(0.0)
 
     # -- copies -------------------------------------------------------------------------------
@@ -213,7 +245,7 @@ class Parameters:
         backups = self._backups
         async with self._lock:
             if version in self._held:  # not let go of while we waited
-                await self._do(lambda: backups.keep(version, snapshot.vector))
+                await self._do(lambda: backups.keep(version, snapshot.vector[: self._layout.size]))
             if version not in self._held or version.incarnation != self.version.incarnation:
                 self.drop([version])
             elif self._serving.half_backups:  # the difference is enough
@@ -230,7 +262,7 @@ class Parameters:
 
     def begin(self) -> Saved:
         """What there was before anything changed; only asked then."""
-        return Saved(self._vector.copy(), self._memory.copy(), self.version)
+        return Saved(self._state.copy(), self._memory.copy(), self.version)
 
     async def save(self, beside: Callable[[], T]) -> tuple[Saved, T]:
         """A copy of everything, and what `beside` says at that very moment."""
@@ -238,7 +270,7 @@ class Parameters:
         async with self._lock:
             other = beside()
             await self._do(
-                lambda: copies.append(Saved(self._vector.copy(), self._memory.copy(), self.version))
+                lambda: copies.append(Saved(self._state.copy(), self._memory.copy(), self.version))
             )
         return copies[0], other
 
@@ -260,22 +292,22 @@ class Parameters:
             beside()
 
     def _put_back(self, saved: Saved) -> None:
-        np.copyto(self._vector, saved.vector)
+        np.copyto(self._state, saved.vector)
         self._memory = saved.memory.copy()
 
     async def copy(self) -> tuple[Vector, Version]:
         """A copy of its own, and which version it is."""
-        fresh = np.empty_like(self._vector)
+        fresh = np.empty_like(self._state)
         async with self._lock:
-            await self._do(lambda: np.copyto(fresh, self._vector))
+            await self._do(lambda: np.copyto(fresh, self._state))
             return fresh, self.version
 
     async def _current(self) -> Snapshot:
         async with self._lock:
             latest = self._latest
             if latest is None or self._outdated(latest.version):
-                fresh = self._spare.pop() if self._spare else Snapshot(np.empty_like(self._vector))
-                await self._do(lambda: np.copyto(fresh.vector, self._vector))
+                fresh = self._spare.pop() if self._spare else Snapshot(np.empty_like(self._state))
+                await self._do(lambda: np.copyto(fresh.vector, self._state))
                 fresh.version = self.version
                 self._latest = fresh
                 if latest is not None and latest.users == 0:

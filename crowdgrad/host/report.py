@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from crowdgrad.domain.program import ProgramSpec
 from crowdgrad.host.charts import Line, line_chart
 from crowdgrad.host.evaluation import Scores
 from crowdgrad.host.job import Prepared
-from crowdgrad.host.status import MemberStatus, Point, Status
+from crowdgrad.host.status import MemberStatus, Point, Status, spell
 
 STYLE = """
 :root{--ink:#1b2430;--dim:#66717f;--paper:#f6f7f9;--card:#fff;--edge:#e3e7ec;
@@ -72,7 +73,7 @@ def _cards(status: Status) -> str:
     cards = []
     for label, found in (("test", status.test), ("best validation", status.best)):
         if found is not None:
-            cards.append((_score(found), f"{label} {status.metric or 'loss'}"))
+            cards.append((spell(status, found), f"{label} {status.watched}"))
     cards += [
         (_duration(status.elapsed_s), "training time"),
         (_short(status.samples / max(status.elapsed_s, 1e-9)), "samples per second"),
@@ -109,7 +110,7 @@ def _charts(status: Status, history: Sequence[Scores]) -> str:
     if status.metric is not None:
         name = status.metric
         points = [(s.at_s, s.metrics[name]) for s in history]
-        title = f"Validation {name}"
+        title = f"Validation {name} ({status.better} is better)"
         chart = line_chart(
             [Line(name=name, css="a", points=points)], x_label="seconds", y_label=title
         )
@@ -141,28 +142,49 @@ def _details(prepared: Prepared, status: Status) -> str:
     counts = ", ".join(
         f"{manifest.records(split):,} {split}" for split in ("train", "validation", "test")
     )
+    note = f" ({prepared.note})" if prepared.note else ""
     chosen = ", ".join(f"{name} = {value}" for name, value in job.hyperparameters.items())
     rows = [
         ("Recipe", f"{job.recipe} ({chosen})"),
-        ("Data", f"{manifest.title} ({prepared.note}): {counts} records"),
+        ("Data", f"{manifest.title}{note}: {counts} records"),
         ("Shards", str(len(manifest.shards))),
-        ("Model", f"{prepared.program.spec.size:,} parameters"),
+        ("Model", _model(prepared.program.spec)),
+        *([("Test metrics", _all_metrics(status.test))] if status.test else []),
         ("Epochs", f"{status.epochs_done:.2f} of {status.epochs}"),
         ("Refused updates", f"{status.refused}"),
         ("Updates that came too late", f"{status.ignored}"),
         ("Went back to a checkpoint", f"{status.setbacks} times" if status.setbacks else "never"),
         ("Units set aside", f"{status.set_aside}"),
-        ("Seed", str(job.seed)),
+        ("Seed", _seed(prepared)),
     ]
+    rows += _origin(prepared) + [("Note", note) for note in prepared.notes]
     cells = "".join(f'<tr><td>{escape(a)}</td><td class="l">{escape(b)}</td></tr>' for a, b in rows)
     return f"<table><tbody>{cells}</tbody></table>"
 
 
-def _score(found: Point) -> str:
-    if found.metrics:
-        value = next(iter(found.metrics.values()))
-        return f"{100 * value:.2f} %" if 0 <= value <= 1 else f"{value:.4g}"
-    return f"{found.loss:.4g}"
+def _model(spec: ProgramSpec) -> str:
+    buffers = len(spec.buffers) + len(spec.fixed)
+    return f"{spec.size:,} parameters" + (f", {buffers} buffers" if buffers else "")
+
+
+def _all_metrics(found: Point) -> str:
+    numbers = {**found.metrics, "loss": found.loss}
+    return ", ".join(f"{name} {value:.4g}" for name, value in numbers.items())
+
+
+def _seed(prepared: Prepared) -> str:
+    if prepared.earlier is None:
+        return str(prepared.job.seed)
+    return f"{prepared.split_seed} for the splits, {prepared.job.seed} for orders and noise"
+
+
+def _origin(prepared: Prepared) -> list[tuple[str, str]]:
+    """Where the first weights come from, where they are not the model's own."""
+    if prepared.earlier is not None:
+        times = prepared.earlier.times + 1
+        often = "" if times == 1 else f", the last of {times} it goes on from"
+        return [("Continues", f"{prepared.earlier.id}{often}")]
+    return [("Starts from", prepared.started_from)] if prepared.started_from else []
 
 
 def _duration(seconds: float) -> str:

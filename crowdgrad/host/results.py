@@ -13,7 +13,7 @@ from crowdgrad.host.folder import RunFolder
 from crowdgrad.host.job import Prepared, describe
 from crowdgrad.host.report import render
 from crowdgrad.host.status import Status, finite
-from crowdgrad.numerics.layout import Layout
+from crowdgrad.numerics.layout import StateLayout
 from crowdgrad.numerics.vectors import Vector
 
 
@@ -21,22 +21,22 @@ def write_results(
     folder: RunFolder,
     prepared: Prepared,
     status: Status,
-    parameters: Vector,
+    state: Vector,
     history: tuple[Scores, ...],
 ) -> None:
     """Raises DiskFull; what was written before it stays, each file whole."""
     from crowdgrad.capture.inference import onnx_model_with_weights  # loads PyTorch's exporter
 
     folder.release()
-    folder.write("model.safetensors", save(tensors(prepared, parameters)))
-    folder.write("model.onnx", onnx_model_with_weights(prepared.program, parameters))
+    folder.write("model.safetensors", save(tensors(prepared, state)))
+    folder.write("model.onnx", onnx_model_with_weights(prepared.program, state))
     folder.write("report.html", render(prepared, status, history))
     outcome = finite(dataclasses.asdict(status))
     assert isinstance(outcome, dict)
     folder.write_json("job.json", {**describe(prepared), "state": status.state, "outcome": outcome})
 
 
-def tensors(prepared: Prepared, parameters: Vector) -> dict[str, NDArray[Any]]:
-    """The parameters by their PyTorch names."""
-    layout = Layout(prepared.program.spec.parameters)
-    return {tensor.name: view.copy() for tensor, view in layout.views(parameters)}
+def tensors(prepared: Prepared, state: Vector) -> dict[str, NDArray[Any]]:
+    """The model's whole state dict: every key, also those of tied weights and of buffers."""
+    held = {t.name: view for t, view in StateLayout(prepared.program.spec).tensors(state)}
+    return {key: held[name].copy() for key, name in prepared.names.items()}

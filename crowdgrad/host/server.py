@@ -84,7 +84,7 @@ class Server:
         self._silence_s = silence_s
         self._clock = clock
         self._place_of = place_of
-        self._pool = BufferPool(training.parameters.bytes)
+        self._pool = BufferPool(training.parameters.update_bytes)
         self._talking: dict[VolunteerId, Connection] = {}
         self._answering: dict[Connection, asyncio.Task[None]] = {}
         """Answers held back until the next round."""
@@ -109,8 +109,8 @@ class Server:
             self._tell_roster()
             why = await self._converse(connection, account)
         except PeerError as error:
-            why = error.message
             connection.refuse(error)
+            why = await _farewell_of(connection) or error.message
         finally:
             beats.cancel()
             await self._drop_answer(connection)
@@ -334,11 +334,11 @@ class Server:
 
     def _sink(self, message: Message, length: int) -> memoryview:
         if isinstance(message, Exchange) and message.update is not None:
-            if length == self._training.parameters.bytes:
+            if length == self._training.parameters.update_bytes:
                 return self._pool.take()
             raise FrameError(
-                f"An update has {length} bytes; the program has "
-                f"{self._training.parameters.bytes} bytes of parameters.",
+                f"An update has {length} bytes; this program's have "
+                f"{self._training.parameters.update_bytes}.",
                 advice="Update crowdgrad on the volunteer.",
             )
         raise FrameError(f"A {type(message).__name__} came with {length} bytes.")
@@ -356,3 +356,14 @@ class Server:
                 )
                 await connection.wait_closed()
         connection.close()
+
+
+async def _farewell_of(connection: Connection) -> str:
+    """Why it went, where it said so while we were still talking to it."""
+    try:
+        while True:  # what has arrived is read first, then the connection's end is raised
+            message, _ = await connection.receive()
+            if isinstance(message, Leave):
+                return f"left: {message.reason}"
+    except PeerError:
+        return ""

@@ -17,7 +17,6 @@ from crowdgrad.host.course import Course
 from crowdgrad.host.ledger import Ledger
 from crowdgrad.host.parameters import Parameters
 from crowdgrad.host.turns import Turns
-from crowdgrad.numerics.layout import trained_parts
 from crowdgrad.numerics.noise import shard_order
 from crowdgrad.numerics.vectors import Vector
 from crowdgrad.planner.batches import EpochPlans
@@ -61,11 +60,11 @@ class State:
             rule,
             Version(incarnation=0, count=0),
             self.serving,
-            trained_parts(spec),
+            spec,
         )
         self.ledger = Ledger(spec.work_per_sample)
         self.turns = Turns(self.serving, wait_for=wait_for, patience_s=lease_s)
-        plans = EpochPlans.of(manifest, "train", job.local)
+        plans = EpochPlans.of(manifest, "train", job.local, spec)
         self.book = LeaseBook(
             self._assignment(plans), kind="train", lease_s=lease_s, track_bases=rule.needs_base
         )

@@ -7,9 +7,13 @@ import math
 from dataclasses import asdict, dataclass
 
 from crowdgrad.domain.job import JobState
+from crowdgrad.domain.program import Better
 from crowdgrad.host.evaluation import Scores
 from crowdgrad.host.ledger import Contribution
 from crowdgrad.host.training import Training
+
+SHARES = ("accuracy", "top", "precision", "recall", "share", "rate", "f1")
+"""Metrics with such a word in their name are parts of a whole, read in per cent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +83,14 @@ class Status:
     test: Point | None
     metric: str | None
     """The name of the first metric."""
+    better: Better
+    """Which way what is watched improves: the first metric, or the loss where there is none."""
     members: list[MemberStatus]
+
+    @property
+    def watched(self) -> str:
+        """What people look at: the first metric, or the loss."""
+        return self.metric or "loss"
 
 
 def take_status(training: Training, now: float) -> Status:
@@ -115,7 +126,8 @@ def take_status(training: Training, now: float) -> Status:
         validation=point(training.course.history[-1] if training.course.history else None),
         best=point(training.course.best),
         test=point(training.course.tested),
-        metric=training.spec.metrics[0] if training.spec.metrics else None,
+        metric=training.spec.metrics[0].name if training.spec.metrics else None,
+        better=training.spec.metrics[0].better if training.spec.metrics else "lower",
         members=[_member(a, ledger.total_samples, now) for a in ledger.everyone()],
     )
 
@@ -160,6 +172,25 @@ def _member(account: Contribution, total: int, now: float) -> MemberStatus:
 
 def _mean(total: float, count: float) -> float:
     return total / count if count else 0.0
+
+
+def score(found: Point) -> float:
+    """The number that is watched."""
+    return next(iter(found.metrics.values())) if found.metrics else found.loss
+
+
+def spell(status: Status, found: Point | None) -> str:
+    """That number for people: shares of a whole in per cent, all else as it is."""
+    if found is None:
+        return "–"
+    value = score(found)
+    if status.metric and _is_share(status.metric, status.better) and 0 <= value <= 1:
+        return f"{100 * value:.2f} %"
+    return f"{value:.4f}" if abs(value) < 1000 else f"{value:.4g}"
+
+
+def _is_share(metric: str, better: Better) -> bool:
+    return better == "higher" and any(word in metric.lower() for word in SHARES)
 
 
 def as_json(status: Status) -> str:

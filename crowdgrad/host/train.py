@@ -20,6 +20,7 @@ from crowdgrad.data import catalogue
 from crowdgrad.data.dataset import DataSet, from_arrays
 from crowdgrad.domain.job import StoppingRule
 from crowdgrad.errors import JobFileError, RecipeError
+from crowdgrad.host.earlier import find_run
 from crowdgrad.host.job import JobPlan, Start, prepare
 from crowdgrad.host.serve import Options, Outcome, Run
 from crowdgrad.host.status import Point, Status, point
@@ -39,7 +40,7 @@ Data = DataSet | str | Sequence[object] | Mapping[str, Sequence[object]]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
     model: nn.Module
-    """A copy of the task's model with the best parameters."""
+    """A copy of the task's model with the best parameters, and the buffers that go with them."""
     history: list[Point]
     """Every evaluation on the validation split."""
     status: Status
@@ -67,6 +68,8 @@ def train(
     target: float | None = None,
     minutes: float | None = None,
     seed: int = 0,
+    weights: str | Path | None = None,
+    continue_from: str | Path | None = None,
     runs: str | Path = "runs",
     watch: Callable[[Status], None] | None = None,
 ) -> Result:
@@ -75,7 +78,9 @@ def train(
     `start="all"` waits until all of them are there; otherwise whoever is there begins.
 
     `data`: a data set, a name from the catalogue, arrays (inputs, then targets), or a mapping from
-    splits to arrays. `watch` is called about ten times a second. Raises CrowdgradError.
+    splits to arrays. `weights`: a file or run folder to start from instead of the model's own;
+    `continue_from`: a run to go on from, with its splits; its folder, or its id in `runs`. `watch`
+    is called about ten times a second. Raises CrowdgradError.
     """
     try:
         stop = StoppingRule(epochs=epochs, target=target, minutes=minutes)
@@ -90,6 +95,8 @@ def train(
         seed=seed,
         minimum=volunteers,
         start=start,
+        weights=weights,
+        continue_from=find_run(str(continue_from), Path(runs)) if continue_from else None,
     )
     prepared = prepare(plan)
     options = Options(runs=Path(runs), helpers=volunteers)
@@ -101,10 +108,10 @@ def train(
     outcome = _in_a_thread(run)
     if outcome.state == "failed":
         warnings.warn(f"training failed: {outcome.status.reason}", RuntimeWarning, stacklevel=2)
-    from crowdgrad.capture.weights import with_parameters
+    from crowdgrad.capture.weights import with_state
 
     return Result(
-        model=with_parameters(task.model, prepared.program.spec.parameters, outcome.parameters),
+        model=with_state(task.model, prepared.program.spec, outcome.parameters),
         history=[found for scores in outcome.history if (found := point(scores))],
         status=outcome.status,
         folder=outcome.folder,

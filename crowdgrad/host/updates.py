@@ -69,7 +69,7 @@ class Updates:
             why = f"wrong_samples ({update.samples} for {expected})"
             return self._fail(now, account, update, why)
         account.measure(now, entry.unit, update.compute_s)
-        finite = math.isfinite(update.loss) and await self._state.parameters.finite(vector)
+        finite = math.isfinite(update.loss) and await self._state.parameters.acceptable(vector)
         # Between the question above and here others may have finished the unit, or we may have gone
         # back: ask again, and from now on it is ours alone.
         entry, refusal = self._look_up(update, who)

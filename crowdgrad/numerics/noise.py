@@ -20,15 +20,16 @@ from crowdgrad.domain.program import NoiseSpec
 
 RECORD_ORDER_STREAM: Final = 0xFFFFFFFF
 SHARD_ORDER_STREAM: Final = 0xFFFFFFFE
+FORWARD_STREAM: Final = 0x40000000
+"""The first stream of what a model draws in evaluation mode."""
 MAX_COUNT: Final = 1 << 34
 """A block is four words, and its number has 32 bits."""
 
-_MASK: Final = np.uint64(0xFFFFFFFF)
-_32: Final = np.uint64(32)
-_MULTIPLIERS: Final = np.array([[0xD2511F53], [0xCD9E8D57]], np.uint64)
+_MASK: Final = 0xFFFFFFFF
+_MULTIPLIERS: Final = (0xD2511F53, 0xCD9E8D57)
 _WEYL: Final = (0x9E3779B9, 0xBB67AE85)
 _ROUNDS: Final = 10
-_CHUNK_BLOCKS: Final = 4096  # the working set stays in the second-level cache
+_CHUNK_BLOCKS: Final = 8192  # the working set stays in the second-level cache
 
 _LN2: Final = 0.6931471805599453
 _SQRT2: Final = 1.4142135623730951
@@ -38,6 +39,8 @@ _SIN_TERMS: Final = tuple((-1.0) ** k / math.factorial(2 * k + 1) for k in range
 _COS_TERMS: Final = tuple((-1.0) ** k / math.factorial(2 * k) for k in range(8, -1, -1))
 
 Words = NDArray[np.uint32]
+Row = NDArray[np.uint64] | int
+"""One word of many counters; an int where it is the same in all of them."""
 Doubles = NDArray[np.float64]
 
 
@@ -46,13 +49,8 @@ def philox(
 ) -> tuple[Words, Words, Words, Words]:
     """Four random words for every counter; the counter's words are arrays of one shape or ints."""
     words = np.broadcast_arrays(*(np.asarray(word, np.uint64) for word in counter))
-    shape = words[0].shape
-    even = np.stack([words[0].ravel(), words[2].ravel()])
-    odd = np.stack([words[1].ravel(), words[3].ravel()])
-    even, odd = _rounds(even, odd, key)
-    a, b, c, d = (
-        row.astype(np.uint32).reshape(shape) for row in (even[0], odd[0], even[1], odd[1])
-    )
+    rows = _rounds(*(word.flatten() for word in words), key=key)
+    a, b, c, d = (np.asarray(row).astype(np.uint32).reshape(words[0].shape) for row in rows)
     return a, b, c, d
 
 
@@ -109,8 +107,9 @@ def _uniform_into(out: NDArray[np.float32], seed: int, place: tuple[int, int, in
     for start in range(0, len(out), 4 * _CHUNK_BLOCKS):
         part = out[start : start + 4 * _CHUNK_BLOCKS]
         words = _words(seed, place, start // 4, (len(part) + 3) // 4).reshape(-1)[: len(part)]
-        words >>= np.uint64(8)
-        np.multiply(words, 2.0**-24, out=part, casting="unsafe")  # exact: 24 bits
+        words >>= np.uint32(8)
+        part[:] = words  # exact: 24 bits
+        part *= np.float32(2.0**-24)
 
 
 def _normal_into(out: NDArray[np.float32], seed: int, place: tuple[int, int, int]) -> None:
@@ -121,44 +120,63 @@ def _normal_into(out: NDArray[np.float32], seed: int, place: tuple[int, int, int
         part[:] = _box_muller(pairs[:, 0], pairs[:, 1]).reshape(-1)[: len(part)]
 
 
-def _words(seed: int, place: tuple[int, int, int], first: int, blocks: int) -> NDArray[np.uint64]:
-    """Words of `blocks` blocks from block `first` on, shape (blocks, 4), each below 2³²."""
+def _words(seed: int, place: tuple[int, int, int], first: int, blocks: int) -> Words:
+    """Words of `blocks` blocks from block `first` on, shape (blocks, 4)."""
     if not 0 <= seed < 1 << 64 or any(not 0 <= word < 1 << 32 for word in place):
         raise ValueError(f"seed {seed} has 64 bits, stream, batch and epoch {place} have 32")
     if first + blocks > MAX_COUNT // 4:
         raise ValueError(f"a noise tensor has at most {MAX_COUNT} numbers")
-    stream, batch, epoch = place
-    even = np.empty((2, blocks), np.uint64)
-    even[0] = np.arange(first, first + blocks, dtype=np.uint64)
-    even[1] = batch
-    odd = np.empty((2, blocks), np.uint64)
-    odd[0], odd[1] = stream, epoch
-    even, odd = _rounds(even, odd, (seed & 0xFFFFFFFF, seed >> 32))
-    words = np.empty((blocks, 4), np.uint64)
-    words[:, 0::2] = even.T
-    words[:, 1::2] = odd.T
+    block = np.arange(first, first + blocks, dtype=np.uint64)
+    words = np.empty((blocks, 4), np.uint32)
+    for index, row in enumerate(_rounds(block, *place, key=(seed & _MASK, seed >> 32))):
+        words[:, index] = row
     return words
 
 
 def _rounds(
-    even: NDArray[np.uint64], odd: NDArray[np.uint64], key: tuple[int, int]
-) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """Ten rounds over the counters' words 0 and 2 (`even`) and 1 and 3 (`odd`), in place."""
-    product, low = np.empty_like(even), np.empty_like(even)
-    keys = np.empty((2, 1), np.uint64)
+    a: NDArray[np.uint64], b: Row, c: Row, d: Row, *, key: tuple[int, int]
+) -> tuple[Row, Row, Row, Row]:
+    """Ten rounds over the words of many counters, in place.
+
+    Above the low 32 bits of b and d there is rubbish in the end.
+    """
+    rows: tuple[Row, Row, Row, Row] = (a, b, c, d)
+    spare = np.empty_like(a)  # new memory for every operation would cost more than the arithmetic
     for number in range(_ROUNDS):
-        for row in (0, 1):
-            keys[row, 0] = (key[row] + number * _WEYL[row]) & 0xFFFFFFFF
-        np.multiply(even, _MULTIPLIERS, out=product)
-        np.bitwise_and(product, _MASK, out=low)
-        np.right_shift(product, _32, out=product)
-        np.bitwise_xor(product[::-1], odd, out=even)
-        np.bitwise_xor(even, keys, out=even)
-        np.copyto(odd, low[::-1])
-    return even, odd
+        first, second = ((k + number * w) & _MASK for k, w in zip(key, _WEYL, strict=True))
+        left, right = _times(rows[0], _MULTIPLIERS[0]), _times(rows[2], _MULTIPLIERS[1])
+        rows = (
+            _mixed(right, rows[1], first, spare), right, _mixed(left, rows[3], second, spare), left
+        )  # fmt: skip
+    return rows
 
 
-def _box_muller(radius: NDArray[np.uint64], angle: NDArray[np.uint64]) -> Doubles:
+def _times(row: Row, multiplier: int) -> Row:
+    return row * multiplier if isinstance(row, int) else np.multiply(row, _word(multiplier), row)
+
+
+def _mixed(high: Row, low: Row, key: int, spare: NDArray[np.uint64]) -> Row:
+    """The high half of one product, the low half of another and the key, all xored."""
+    # What is the same in all counters is joined first: a pass over the arrays costs far more.
+    if isinstance(high, int) and isinstance(low, int):
+        return (high >> 32) ^ (low & _MASK) ^ key
+    if isinstance(low, int):
+        return np.right_shift(high, _word(32)) ^ _word((low & _MASK) ^ key)
+    if isinstance(high, int):
+        low ^= _word((high >> 32) ^ key)
+    else:
+        low ^= np.right_shift(high, _word(32), spare)
+        low ^= _word(key)
+    low &= _word(_MASK)
+    return low
+
+
+def _word(value: int) -> NDArray[np.uint64]:
+    # An array without axes: numpy takes it as it is, where it looks twice at a scalar.
+    return np.array(value, np.uint64)
+
+
+def _box_muller(radius: Words, angle: Words) -> Doubles:
     """Pairs of normals, shape (n, 2), from two 32-bit words each."""
     size = np.sqrt(-2.0 * _log((radius + np.uint64(1)).astype(np.float64) * 2.0**-32))
     cosine, sine = _cos_sin(angle)
@@ -180,7 +198,7 @@ def _log(x: Doubles) -> Doubles:
     return exponent * _LN2 + (2.0 * s) * _polynomial(s * s, _LOG_TERMS)
 
 
-def _cos_sin(angle: NDArray[np.uint64]) -> tuple[Doubles, Doubles]:
+def _cos_sin(angle: Words) -> tuple[Doubles, Doubles]:
     """Cosine and sine of 2π·angle/2³²: the nearest quarter turn, then Taylor within ±π/4."""
     shifted = angle.astype(np.int64) + (1 << 29)
     quarter = (shifted >> 30) & 3

@@ -4,6 +4,10 @@ A shard of S records gives ⌈S / B⌉ batches whose sizes differ by at most one
 Batches are numbered through a split, shard after shard: the number names the batch for ever; in
 which order they are trained on is for the leases to decide. Where the batch grows with the epochs,
 every epoch has the plan of its own batch size.
+
+A program may ask for more: batch normalisation cannot train on one sample, so then no batch has
+fewer than two; and a program captured for one batch size takes no other, so what is left over at
+the end of a shard is left out, or filled up where samples have weights.
 """
 
 from __future__ import annotations
@@ -11,12 +15,40 @@ from __future__ import annotations
 import bisect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 from crowdgrad.domain.data import Manifest, Split
+from crowdgrad.domain.program import ProgramSpec
 from crowdgrad.domain.work import LocalSteps
 
 PLANS_KEPT = 64
 """Batch sizes whose plans are remembered; more than any sensible growth has at a time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """Which batches a program can take."""
+
+    smallest: int = 1
+    whole: bool = False
+    """Only batches of the full size: the program was captured for one size alone."""
+    fill: bool = False
+    """The last, incomplete batch of a shard is filled up by whoever computes it."""
+
+    @classmethod
+    def of(cls, spec: ProgramSpec, split: Split) -> Sizes:
+        # Filled-up samples weigh nothing in the loss, but metrics do not know of weights.
+        fill = spec.weighted and split == "train"
+        return cls(smallest=spec.smallest_batch, whole=spec.fixed_batch > 0, fill=fill)
+
+    def batches(self, records: int, batch_size: int) -> int:
+        """How many batches a shard of so many records gives."""
+        if self.whole:
+            return -(-records // batch_size) if self.fill else records // batch_size
+        return min(-(-records // batch_size), max(1, records // self.smallest))
+
+
+ANY = Sizes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +62,7 @@ class BatchPlan:
     """The number of each shard's first batch, and at the end the number of all batches."""
     places: dict[int, int]
     """Where each shard stands in `shards`."""
+    whole: bool = False
 
     @property
     def total(self) -> int:
@@ -48,7 +81,10 @@ class BatchPlan:
         place = self._place(batch)
         count = self.starts[place + 1] - self.starts[place]
         at = batch - self.starts[place]
-        return at * self.records[place] // count, (at + 1) * self.records[place] // count
+        records = self.records[place]
+        if self.whole:
+            return at * self.batch_size, min((at + 1) * self.batch_size, records)
+        return at * records // count, (at + 1) * records // count
 
     def samples(self, first_batch: int, batches: int) -> int:
         """How many records a range of batches of one shard holds."""
@@ -68,18 +104,29 @@ class EpochPlans:
         shards: tuple[int, ...],
         records: tuple[int, ...],
         batch_size_at: Callable[[int], int],
+        sizes: Sizes = ANY,
     ) -> None:
         """`records`: how many each shard holds. `batch_size_at(epoch)`: always the same answer."""
         self._shards = shards
         self._records = records
         self._batch_size_at = batch_size_at
+        self._sizes = sizes
         self._plans: dict[int, BatchPlan] = {}
-        self.records = sum(records)
-        """Of the whole split."""
 
     @classmethod
-    def of(cls, manifest: Manifest, split: Split, local: LocalSteps) -> EpochPlans:
-        return cls(*_sizes(manifest, split), local.batch_size_at)
+    def of(
+        cls, manifest: Manifest, split: Split, local: LocalSteps, spec: ProgramSpec
+    ) -> EpochPlans:
+        """Batches grow with the epochs of training; those of an evaluation stay as they are."""
+        size_at = local.batch_size_at if split == "train" else lambda _: local.batch_size
+        return cls(*_sizes(manifest, split), size_at, Sizes.of(spec, split))
+
+    @cached_property
+    def records(self) -> int:
+        """Of the whole split, those left out not counted."""
+        first = self.at(0)
+        ranges = (first.of_shard(shard) for shard in first.shards)
+        return sum(first.samples(numbers.start, len(numbers)) for numbers in ranges if numbers)
 
     def at(self, epoch: int) -> BatchPlan:
         size = self._batch_size_at(epoch)
@@ -87,7 +134,7 @@ class EpochPlans:
         if found is None:
             if len(self._plans) >= PLANS_KEPT:
                 del self._plans[next(iter(self._plans))]
-            found = self._plans[size] = cut(self._shards, self._records, size)
+            found = self._plans[size] = cut(self._shards, self._records, size, self._sizes)
         return found
 
 
@@ -95,13 +142,15 @@ def plan(manifest: Manifest, split: Split, batch_size: int) -> BatchPlan:
     return cut(*_sizes(manifest, split), batch_size)
 
 
-def cut(shards: tuple[int, ...], records: tuple[int, ...], batch_size: int) -> BatchPlan:
+def cut(
+    shards: tuple[int, ...], records: tuple[int, ...], batch_size: int, sizes: Sizes = ANY
+) -> BatchPlan:
     """The plan for shards of these numbers that hold so many records each."""
     starts = [0]
     for count in records:
-        starts.append(starts[-1] + -(-count // batch_size))
+        starts.append(starts[-1] + sizes.batches(count, batch_size))
     places = {shard: place for place, shard in enumerate(shards)}
-    return BatchPlan(shards, records, batch_size, tuple(starts), places)
+    return BatchPlan(shards, records, batch_size, tuple(starts), places, sizes.whole)
 
 
 def _sizes(manifest: Manifest, split: Split) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -16,7 +16,7 @@ from crowdgrad.domain.program import Program
 from crowdgrad.errors import DataMalformed, ProgramRefused
 
 MAGIC: Final = b"CGPROG"
-FORMAT: Final = 1
+FORMAT: Final = 2
 MAX_UNPACKED_BYTES: Final = 8 << 20
 MAX_ONNX_BYTES: Final = 4 << 20
 _UPDATE: Final = (

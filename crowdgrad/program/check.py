@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable
 from typing import Final
 
-from crowdgrad.domain.program import ITEM_BYTES, Program, ProgramSpec, TensorSpec
+from crowdgrad.domain.program import ITEM_BYTES, NoiseSpec, Program, ProgramSpec, TensorSpec
 from crowdgrad.errors import ProgramRefused
 from crowdgrad.program.artifact import MAX_ONNX_BYTES
 from crowdgrad.program.graph import Constant, Graph, Node, Port, parse
@@ -27,10 +27,10 @@ BATCH: Final = "batch"
 """The name of the one size that may be free."""
 
 _ELEMENTWISE: Final = {
-    "Abs", "Add", "And", "Ceil", "Clip", "Cos", "Cosh", "Div", "Equal", "Erf", "Exp", "Floor",
-    "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less", "LessOrEqual", "Log", "Max", "Mean",
-    "Min", "Mod", "Mul", "Neg", "Not", "Or", "Pow", "Reciprocal", "Round", "Sign", "Sin",
-    "Sinh", "Sqrt", "Sub", "Sum", "Tan", "Where", "Xor",
+    "Abs", "Acos", "Add", "And", "Asin", "Asinh", "Atan", "Ceil", "Clip", "Cos", "Cosh", "Div",
+    "Equal", "Erf", "Exp", "Floor", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less",
+    "LessOrEqual", "Log", "Max", "Mean", "Min", "Mod", "Mul", "Neg", "Not", "Or", "Pow",
+    "Reciprocal", "Round", "Sign", "Sin", "Sinh", "Sqrt", "Sub", "Sum", "Tan", "Where", "Xor",
 }  # fmt: skip
 _ACTIVATIONS: Final = {
     "Celu", "Elu", "Gelu", "HardSigmoid", "HardSwish", "InstanceNormalization",
@@ -38,17 +38,19 @@ _ACTIVATIONS: Final = {
     "LogSoftmax", "Mish", "PRelu", "Relu", "Selu", "Sigmoid", "Softmax", "Softplus", "Softsign",
     "Tanh", "ThresholdedRelu",
 }  # fmt: skip
+_WINDOWS: Final = {"AveragePool", "BatchNormalization", "Conv", "ConvTranspose", "MaxPool"}
 _REDUCTIONS: Final = {
     "ArgMax", "ArgMin", "CumSum", "Gemm", "MatMul", "ReduceL1", "ReduceL2", "ReduceLogSum",
     "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum",
-    "ReduceSumSquare",
+    "ReduceSumSquare", "TopK",
 }  # fmt: skip
 _SHAPING: Final = {
     "Cast", "CastLike", "Concat", "Constant", "ConstantOfShape", "Expand", "Flatten", "Gather",
-    "GatherElements", "Identity", "Pad", "Range", "Reshape", "ScatterElements", "Shape", "Size",
-    "Slice", "Split", "Squeeze", "Tile", "Transpose", "Trilu", "Unsqueeze",
+    "GatherElements", "GatherND", "Identity", "Pad", "Range", "Reshape", "ScatterElements",
+    "ScatterND", "Shape", "Size", "Slice", "Split", "Squeeze", "Tile", "Transpose", "Trilu",
+    "Unsqueeze",
 }  # fmt: skip
-ALLOWED_OPS: Final = frozenset(_ELEMENTWISE | _ACTIVATIONS | _REDUCTIONS | _SHAPING)
+ALLOWED_OPS: Final = frozenset(_ELEMENTWISE | _ACTIVATIONS | _WINDOWS | _REDUCTIONS | _SHAPING)
 
 ELEMENTS: Final[dict[int, str]] = {
     1: "float32", 2: "uint8", 3: "int8", 5: "int16", 6: "int32", 7: "int64", 9: "bool",
@@ -64,46 +66,44 @@ def check(program: Program) -> None:
     spec = program.spec
     if not MIN_OPSET <= spec.opset <= MAX_OPSET:
         raise ProgramRefused(f"opset {spec.opset} is not between {MIN_OPSET} and {MAX_OPSET}.")
-    if not 0 <= spec.outputs <= MAX_OUTPUTS or len(set(spec.metrics)) != len(spec.metrics):
-        raise ProgramRefused(f"the spec names {spec.outputs} outputs and metrics {spec.metrics}.")
-    if spec.buffers:
-        raise ProgramRefused("the program has buffers, which this version does not run yet.")
-    for what, data, outputs in (
-        ("the gradient graph", program.gradient, _gradient_outputs(spec)),
-        ("the forward graph", program.forward, _forward_outputs(spec)),
+    if not 0 <= spec.outputs <= MAX_OUTPUTS:
+        raise ProgramRefused(f"the spec names {spec.outputs} outputs.")
+    for what, data, noise, outputs in (
+        ("the gradient graph", program.gradient, spec.noise, _gradient_outputs(spec)),
+        ("the forward graph", program.forward, spec.forward_noise, _forward_outputs(spec)),
     ):
         if len(data) > MAX_ONNX_BYTES:
             raise ProgramRefused(f"{what} has {len(data)} bytes, more than {MAX_ONNX_BYTES}.")
         graph = parse(data, what)
-        inputs = _inputs(spec, with_noise=data is program.gradient)
         _check_frame(graph, spec, what)
-        _check_ports(graph.inputs, inputs, f"input of {what}")
+        _check_ports(graph.inputs, _inputs(spec, noise), f"input of {what}")
         _check_ports(graph.outputs, outputs, f"output of {what}")
         _check_constants(graph, what)
         _check_nodes(graph, what)
 
 
-def _inputs(spec: ProgramSpec, *, with_noise: bool) -> list[Promise]:
+def _inputs(spec: ProgramSpec, noise: tuple[NoiseSpec, ...]) -> list[Promise]:
+    first: int | str = spec.fixed_batch or BATCH
     promises = [_promise(f"p:{t.name}", t) for t in spec.parameters]
-    promises += [_promise(f"x:{t.name}", t, BATCH) for t in spec.inputs]
-    for noise in spec.noise if with_noise else ():
-        sizes: tuple[int | str, ...] = noise.shape
-        if noise.per_sample:
-            sizes = (BATCH, *noise.shape)
-        promises.append((f"z:{noise.name}", _NUMBERS["float32"], sizes))
+    promises += [_promise(f"b:{t.name}", t) for t in (*spec.buffers, *spec.fixed)]
+    promises += [_promise(f"x:{t.name}", t, first) for t in spec.inputs]
+    for z in noise:
+        sizes: tuple[int | str, ...] = (first, *z.shape) if z.per_sample else z.shape
+        promises.append((f"z:{z.name}", _NUMBERS["float32"], sizes))
     return promises
 
 
 def _gradient_outputs(spec: ProgramSpec) -> list[Promise]:
-    return [_scalar("loss"), *(_promise(f"g:{t.name}", t) for t in spec.parameters)]
+    gradients = [_promise(f"g:{t.name}", t) for t in spec.parameters]
+    return [_scalar("loss"), *gradients, *(_promise(f"n:{t.name}", t) for t in spec.buffers)]
 
 
 def _forward_outputs(spec: ProgramSpec) -> list[Promise]:
-    scalars = [_scalar("loss"), *(_scalar(f"m:{name}") for name in spec.metrics)]
+    scalars = [_scalar("loss"), *(_scalar(f"m:{metric.name}") for metric in spec.metrics)]
     return [*scalars, *((f"y:{index}", None, None) for index in range(spec.outputs))]
 
 
-def _promise(name: str, tensor: TensorSpec, *first: str) -> Promise:
+def _promise(name: str, tensor: TensorSpec, *first: int | str) -> Promise:
     return name, _NUMBERS[tensor.dtype], (*first, *tensor.shape)
 
 
@@ -196,6 +196,8 @@ def _check_attributes(node: Node, what: str) -> None:
     for name, value in node.attributes:
         if node.op == "Cast" and name == "to" and value not in ELEMENTS:
             raise ProgramRefused(f"{what} casts to element type {value}.")
+        if name == "training_mode" and value != 0:
+            raise ProgramRefused(f"{what}: {node.op} in training mode, which runtimes disagree on.")
         if node.op == "Constant" and name.startswith("value_string"):
             raise ProgramRefused(f"{what} holds a text, which no program of ours does.")
 

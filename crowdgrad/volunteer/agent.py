@@ -45,6 +45,7 @@ from crowdgrad.net.transport.base import Connection, Payload
 from crowdgrad.replication.base import Chunks
 from crowdgrad.volunteer.conversation import Conversation
 from crowdgrad.volunteer.events import Event, Kind, Watch
+from crowdgrad.volunteer.talk import Trusted
 from crowdgrad.volunteer.workshop import Workshop
 
 Connect = Callable[[str, int], Awaitable[Connection]]
@@ -86,10 +87,11 @@ class Agent:
         memory_bytes: int | None = None,
         token: str = "",
         pace_s: float = 0.0,
+        trusted: Trusted | None = None,
     ) -> None:
         """`memory_bytes`: the most a job may take; by default half of what there is.
 
-        `pace_s`: how long to pause after every batch.
+        `pace_s`: how long to pause after every batch. `trusted`: the owner's own model.
         """
         self._identity = identity
         self.volunteer = volunteer
@@ -101,6 +103,7 @@ class Agent:
         self._memory_bytes = memory_bytes or lent_memory(volunteer)
         self._token = token
         self._pace_s = pace_s
+        self._trusted = trusted
         self._workshop: Workshop | None = None
         self._leaving = asyncio.Event()
         self._state = ""
@@ -188,13 +191,15 @@ class Agent:
             await self._workshop.close()
             self._workshop = None
         if self._workshop is None:
-            self._say("state", "Fetching the program and checking it.")
+            own = " and comparing your model with it" if self._trusted is not None else ""
+            self._say("state", f"Fetching the program, checking it{own}.")
             self._workshop = await Workshop.open(
                 admit,
                 conversation,
                 self._chunks,
                 memory_bytes=self._memory_bytes,
                 pace_s=self._pace_s,
+                trusted=self._trusted,
             )
         async with asyncio.TaskGroup() as lanes:
             for slot in range(self._workshop.slots):
@@ -206,7 +211,7 @@ class Agent:
         waits = 0
         while True:
             answer = await conversation.exchange(
-                Exchange(update=update, shards=shop.shards_held), payload, shop.parameters(slot)
+                Exchange(update=update, shards=shop.shards_held), payload, shop.state(slot)
             )
             if update is not None:
                 self._record(update, answer.verdict)
@@ -239,7 +244,7 @@ class Agent:
             await asyncio.sleep(AFTER_FAILURE_S)
             return None
         self._failures = 0
-        self._say("state", f"Working for “{shop.job.title}”.")
+        self._say("state", f"Working for “{shop.job.title}” with {shop.trainer.engine}.")
         return Update(
             unit=unit.id,
             base=grant.base,

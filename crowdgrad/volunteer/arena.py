@@ -1,7 +1,7 @@
 """The memory that agent and trainer share: anonymous, inherited, gone with the last of the two.
 
 It is laid out once for a job: the program and the manifest, a slot for each unit in flight
-(parameters in, update out), and a place for every shard this volunteer may be asked to train on.
+(state in, update out), and a place for every shard this volunteer may be asked to train on.
 Pages that are never touched cost nothing.
 """
 
@@ -27,7 +27,7 @@ class Region:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
-    parameters: Region
+    state: Region
     update: Region
 
 
@@ -46,7 +46,8 @@ def lay_out(
     *,
     program_bytes: int,
     manifest_bytes: int,
-    vector_bytes: int,
+    state_bytes: int,
+    update_bytes: int,
     slots: int,
     shard_bytes: Sequence[tuple[int, int]],
 ) -> Plan:
@@ -63,7 +64,7 @@ def lay_out(
         program=place(program_bytes),
         manifest=place(manifest_bytes),
         slots=tuple(
-            Slot(parameters=place(vector_bytes), update=place(vector_bytes)) for _ in range(slots)
+            Slot(state=place(state_bytes), update=place(update_bytes)) for _ in range(slots)
         ),
         shards={number: place(size) for number, size in shard_bytes},
         total_bytes=max(at, ALIGN),

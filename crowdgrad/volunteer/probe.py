@@ -9,15 +9,16 @@ from crowdgrad.domain.job import Volunteer
 from crowdgrad.net.identity import Identity
 
 ENGINE = "onnxruntime"
+OWN_ENGINE = "PyTorch"
 
 
-def describe(identity: Identity, name: str) -> Volunteer:
+def describe(identity: Identity, name: str, *, own_model: bool = False) -> Volunteer:
     return Volunteer(
         id=identity.id,
         name=name or f"volunteer-{identity.id[:6]}",
         cores=os.cpu_count() or 1,
         memory_mb=_memory_mb(),
-        engine=ENGINE,
+        engine=OWN_ENGINE if own_model else ENGINE,
         software=f"crowdgrad {__version__}",
     )
 

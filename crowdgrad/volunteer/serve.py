@@ -24,6 +24,7 @@ from crowdgrad.settings import Settings
 from crowdgrad.volunteer.agent import Agent, Outcome
 from crowdgrad.volunteer.events import Event, Watch
 from crowdgrad.volunteer.probe import describe
+from crowdgrad.volunteer.talk import Trusted
 
 POLITE_S = 1.0
 """How long saying goodbye may take."""
@@ -41,6 +42,8 @@ class Options:
     """Of the host's own worker."""
     pace_s: float = 0.0
     """How long to pause after every batch: a slow machine, played."""
+    trusted: Trusted | None = None
+    """A model on this machine's own disk to compute with, instead of the program."""
 
 
 def address_of(target: str | None) -> tuple[str, int] | None:
@@ -80,7 +83,7 @@ async def work(
     key = identity.guest() if options.guest else identity.load_or_make(settings.home)
     agent = Agent(
         identity=key,
-        volunteer=describe(key, settings.name),
+        volunteer=describe(key, settings.name, own_model=options.trusted is not None),
         chunks=ChunkStore(settings.home / "chunks", settings.cache_mb << 20),
         connect=tcp.connect,
         watch=watch,
@@ -88,6 +91,7 @@ async def work(
         reconnect_s=settings.reconnect_s,
         token=options.token,
         pace_s=options.pace_s,
+        trusted=options.trusted,
     )
     if address is not None:
         jobs = _one_job(agent, address, outcomes)

@@ -17,6 +17,18 @@ MAX_BYTES = 4 << 20
 LENGTH = struct.Struct("<I")
 
 
+class Trusted(msgspec.Struct, frozen=True, kw_only=True):
+    """A model on this machine's own disk, as its owner named it: the host has no say in it."""
+
+    target: str
+    """module:object, a task."""
+    folder: str
+    """Where modules are looked for first."""
+    device: str = "auto"
+    bf16: bool = False
+    compile: bool = False
+
+
 class Setup(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """Agent: This is the job; program and manifest lie in the arena."""
 
@@ -26,6 +38,8 @@ class Setup(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     threads: int
     pace_s: float = 0.0
     """How long to pause after every batch: a slow machine, played."""
+    trusted: Trusted | None = None
+    """Compute with this instead of onnxruntime."""
 
 
 class Compute(msgspec.Struct, frozen=True, tag=True, kw_only=True):
@@ -54,6 +68,7 @@ class Ready(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """Trainer: The program is checked and loaded; give me units."""
 
     engine: str
+    """What computes, in words."""
 
 
 class Computed(msgspec.Struct, frozen=True, tag=True, kw_only=True):

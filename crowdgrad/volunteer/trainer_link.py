@@ -12,6 +12,8 @@ from crowdgrad.volunteer.arena import Arena
 
 MAX_DEATHS = 3
 START_S = 60.0
+TRUSTED_START_S = 600.0
+"""PyTorch may have to be loaded from a cold disk, the model compared and compiled."""
 PATIENCE_FACTOR = 10.0
 DYING_S = 1.0
 STDERR_KEPT = 2000
@@ -95,7 +97,8 @@ class TrainerLink:
         )  # fmt: skip
         assert self._process.stderr is not None
         self._errors = asyncio.create_task(_tail(self._process.stderr))
-        answer = await self._ask(self._setup, START_S)
+        patience_s = START_S if self._setup.trusted is None else TRUSTED_START_S
+        answer = await self._ask(self._setup, patience_s)
         if not isinstance(answer, talk.Ready):
             raise MessageError(f"The trainer began with {answer}.")
         self.engine = answer.engine
@@ -111,16 +114,17 @@ class TrainerLink:
         stdin, stdout = process.stdin, process.stdout
         assert stdin is not None
         assert stdout is not None
+        # One that is stuck is ended, and then read as any that died. A timer costs a tenth of what
+        # asyncio.timeout does, and this is crossed for every unit.
+        watch = asyncio.get_running_loop().call_later(patience_s, _kill, process)
         try:
-            async with asyncio.timeout(patience_s):
-                stdin.write(talk.encode(message))
-                head = await stdout.readexactly(talk.LENGTH.size)
-                answer = talk.decode_for_agent(await stdout.readexactly(talk.body_length(head)))
+            stdin.write(talk.encode(message))
+            head = await stdout.readexactly(talk.LENGTH.size)
+            answer = talk.decode_for_agent(await stdout.readexactly(talk.body_length(head)))
         except (asyncio.IncompleteReadError, ConnectionError):
             raise await self._died(process) from None
-        except TimeoutError:
-            process.kill()
-            raise await self._died(process) from None
+        finally:
+            watch.cancel()
         if isinstance(answer, talk.Failed):
             raise _as_error(answer)
         return answer
@@ -147,19 +151,22 @@ class TrainerLink:
             async with asyncio.timeout(DYING_S):
                 return await process.wait()
         except TimeoutError:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
+            _kill(process)
             return await process.wait()
 
     async def _end(self) -> None:
         process, self._process = self._process, None
         if process is None:
             return
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
+        _kill(process)
         await process.wait()
         if self._errors is not None:
             await asyncio.gather(self._errors, return_exceptions=True)
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.kill()
 
 
 async def _tail(stream: asyncio.StreamReader) -> bytes:

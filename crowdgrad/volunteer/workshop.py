@@ -46,6 +46,7 @@ class Workshop:
         *,
         memory_bytes: int,
         pace_s: float = 0.0,
+        trusted: talk.Trusted | None = None,
     ) -> Workshop:
         """Fetch program and manifest, lay out at most so much memory, start the trainer."""
         job = admit.job
@@ -59,16 +60,19 @@ class Workshop:
         layout = lay_out(
             program_bytes=len(program_bytes),
             manifest_bytes=len(manifest_bytes),
-            vector_bytes=spec.vector_bytes,
+            state_bytes=4 * spec.state_words,
+            update_bytes=4 * spec.update_words,
             slots=job.local.overlap + 1,
             shard_bytes=[(number, manifest.shards[number].bytes) for number in mine],
         )
-        replicas = held_bytes(job.local, spec.size)
+        replicas = held_bytes(job.local, spec)
         _bound("memory it needs", layout.total_bytes + replicas, memory_bytes)
         arena = Arena.make(layout.total_bytes)
         layout.program.of(arena.memory)[:] = program_bytes
         layout.manifest.of(arena.memory)[:] = manifest_bytes
-        setup = talk.Setup(plan=layout, local=job.local, seed=job.seed, threads=1, pace_s=pace_s)
+        setup = talk.Setup(
+            plan=layout, local=job.local, seed=job.seed, threads=1, pace_s=pace_s, trusted=trusted
+        )
         trainer = TrainerLink(arena, setup)
         workshop = cls(job=job, manifest=manifest, arena=arena, trainer=trainer, setup=setup)
         try:
@@ -92,8 +96,8 @@ class Workshop:
         ]
         return tuple(here[:MAX_SHARDS_NAMED])
 
-    def parameters(self, slot: int) -> memoryview:
-        return self._setup.plan.slots[slot].parameters.of(self._arena.memory)
+    def state(self, slot: int) -> memoryview:
+        return self._setup.plan.slots[slot].state.of(self._arena.memory)
 
     def update(self, slot: int) -> memoryview:
         return self._setup.plan.slots[slot].update.of(self._arena.memory)
@@ -134,7 +138,7 @@ class Workshop:
         done: list[talk.Computed] = []
         for first in range(0, unit.batches, stretch):
             if first > 0:
-                await talk_to.fetch(self.parameters(slot))
+                await talk_to.fetch(self.state(slot))
             ask = talk.Compute(
                 unit=unit,
                 slot=slot,

@@ -19,7 +19,7 @@ def test_without_fields_records_look_like_the_example():
     x, y = readers(TASK, None)
     assert (x.field.name, x.field.dtype, x.field.shape) == ("input0", "float32", (3,))
     assert (y.field.name, y.field.dtype, y.field.shape) == ("target0", "int64", ())
-    assert (x.is_input, y.is_input) == (True, False)
+    assert (x.role, y.role) == ("input", "target")
     assert torch.equal(x.read(X), X)
 
 
@@ -62,6 +62,24 @@ def test_an_example_of_zeros_still_draws_inputs_that_vary():
 def test_fields_that_do_not_fit_the_task_are_refused(fields, reason):
     with pytest.raises(TaskError, match=reason):
         readers(TASK, fields)
+
+
+def test_weights_are_the_field_after_the_others_or_ones_that_the_data_need_not_have():
+    (*_, derived) = readers(TASK, (PIXELS, LABEL), weighted=True)
+    assert (derived.role, derived.field.name, derived.field.dtype) == (
+        "weight",
+        "weights",
+        "float32",
+    )
+    own = Field(name="trust", dtype="float32", shape=())
+    (*_, given) = readers(TASK, (PIXELS, LABEL, own), weighted=True)
+    assert given.field == own
+    drawn = given.draw(50, torch.Generator().manual_seed(0))
+    assert drawn[1] == 0 < drawn[0]
+    with pytest.raises(TaskError, match=r"'trust', are uint8.*float32"):
+        readers(TASK, (PIXELS, LABEL, Field(name="trust", dtype="uint8", shape=())), weighted=True)
+    taken = Field(name="weights", dtype="float32", shape=(3,))
+    assert readers(TASK, (taken, LABEL), weighted=True)[-1].field.name == "weights_"
 
 
 def test_types_a_record_cannot_have_are_refused():

@@ -13,9 +13,16 @@ from torch import nn
 
 from crowdgrad.capture.capture import Captured, capture
 from crowdgrad.capture.fields import readers
-from crowdgrad.capture.gate import BOUND, Subject, pass_gate
-from crowdgrad.capture.task import Task, accuracy
+from crowdgrad.capture.gate import BOUND, Gate
+from crowdgrad.capture.holdings import look
+from crowdgrad.capture.objective import Objective
+from crowdgrad.capture.quiet import untouched
+from crowdgrad.capture.reference import Reference
+from crowdgrad.capture.task import ACCURACY, Task
+from crowdgrad.domain.program import Program
 from crowdgrad.errors import GateError
+from crowdgrad.numerics.vectors import Vector
+from crowdgrad.program.engines.onnx import OnnxEngine
 
 torch.manual_seed(2)
 MODEL = nn.Sequential(nn.Linear(8, 6), nn.ReLU(), nn.Dropout(0.4), nn.Linear(6, 5))
@@ -25,14 +32,24 @@ TASK = Task(
     inputs=(torch.randn(6, 8),),
     targets=(torch.tensor([0, 1, 2, 3, 4, 0]),),
 )
-SUBJECT = Subject(
-    model=MODEL, loss=TASK.loss, metrics={"accuracy": accuracy}, readers=readers(TASK, None)
+OBJECTIVE = Objective(
+    model=MODEL,
+    loss=TASK.loss,
+    readers=readers(TASK, None),
+    metrics={"accuracy": ACCURACY},
 )
 
 
 @pytest.fixture(scope="module")
 def captured() -> Captured:
     return capture(TASK)
+
+
+def pass_gate(program: Program, state: Vector) -> float:
+    reference = Reference(OBJECTIVE, look(MODEL), program.spec)
+    gate = Gate(program.spec, state, OBJECTIVE.readers, OnnxEngine(program), reference)
+    with untouched(MODEL):
+        return gate.pass_through()
 
 
 def scaled(data: bytes, output: str, factor: float) -> bytes:
@@ -50,7 +67,7 @@ def scaled(data: bytes, output: str, factor: float) -> bytes:
 
 
 def test_the_captured_program_passes_again(captured):
-    assert pass_gate(captured.program, captured.parameters, SUBJECT) < BOUND
+    assert pass_gate(captured.program, captured.state) < BOUND
 
 
 @pytest.mark.parametrize(
@@ -68,7 +85,7 @@ def test_a_planted_error_is_found_and_named(captured, graph, output, named):
     wrong = scaled(getattr(captured.program, graph), output, 1.001)
     program = replace(captured.program, **{graph: wrong})
     with pytest.raises(GateError, match=named):
-        pass_gate(program, captured.parameters, SUBJECT)
+        pass_gate(program, captured.state)
 
 
 def test_dropout_left_out_is_found(captured):
@@ -88,7 +105,7 @@ def test_dropout_left_out_is_found(captured):
     model.graph.node.insert(0, helper.make_node("Shape", ["z:noise0"], ["shape"]))
     program = replace(captured.program, gradient=model.SerializeToString())
     with pytest.raises(GateError):
-        pass_gate(program, captured.parameters, SUBJECT)
+        pass_gate(program, captured.state)
 
 
 def test_numbers_that_are_not_finite_never_pass(captured):
@@ -96,4 +113,45 @@ def test_numbers_that_are_not_finite_never_pass(captured):
         captured.program, gradient=scaled(captured.program.gradient, "g:0.bias", float("nan"))
     )
     with pytest.raises(GateError, match=r"gradient of '0\.bias'"):
-        pass_gate(program, captured.parameters, SUBJECT)
+        pass_gate(program, captured.state)
+
+
+class Wobbling:
+    """PyTorch itself, but every few draws a gradient is off by a given share."""
+
+    def __init__(self, engine: Reference, off: float, draws: set[int]) -> None:
+        self._engine, self._off, self._draws, self._count = engine, off, draws, 0
+
+    def train(self, work, state, update):
+        result = self._engine.train(work, state, update)
+        if self._count in self._draws:
+            update *= np.float32(1 + self._off)
+        self._count += 1
+        return result
+
+    def __getattr__(self, name):
+        return getattr(self._engine, name)
+
+
+@pytest.mark.parametrize(
+    ("off", "draws", "passes"),
+    [
+        (1e-3, {0}, True),  # an activation flipped at a kink; the next two draws hold
+        (1e-3, {0, 2}, False),
+        (1e-3, set(range(99)), False),
+        (5e-2, {0}, False),  # more than any flip: never forgiven
+    ],
+)
+def test_a_draw_that_misses_by_little_is_forgiven_where_the_next_two_hold(
+    captured, off, draws, passes
+):
+    spec = captured.program.spec
+    reference = Reference(OBJECTIVE, look(MODEL), spec)
+    wobbling = Wobbling(reference, off, draws)
+    gate = Gate(spec, captured.state, OBJECTIVE.readers, wobbling, reference)
+    with untouched(MODEL):
+        if passes:
+            assert gate.pass_through() < BOUND
+        else:
+            with pytest.raises(GateError, match="gradient of"):
+                gate.pass_through()

@@ -36,52 +36,30 @@ class Floats(Base):
         return self.a(x) * float(x.max())
 
 
-class SixOnly(Base):
-    def forward(self, x: Tensor) -> Tensor:
-        return self.a(x.reshape(6, 8))
-
-
 class Shuffles(Base):
     def forward(self, x: Tensor) -> Tensor:
         return self.a(x[:, torch.randperm(8)])
 
 
-class AlwaysNoisy(Base):
+class Inverts(Base):
     def forward(self, x: Tensor) -> Tensor:
-        return self.a(x + torch.randn_like(x))
+        return self.a(x) * torch.linalg.det(self.a.weight[:, :5])
 
 
-class Sideways(Base):
+class Twisted(Base):
     def forward(self, x: Tensor) -> Tensor:
-        return self.a(F.dropout(x.t(), 0.5, self.training).t())
+        return self.a(x * F.dropout(x @ x.t(), 0.5, self.training).sum(1, keepdim=True))
 
 
-class Tied(Base):
+class Flags(Base):
     def __init__(self) -> None:
         super().__init__()
-        self.b = nn.Linear(8, 5)
-        self.b.weight = self.a.weight
+        self.register_buffer("seen", torch.zeros(8, dtype=torch.bool))
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.a(x) + self.b(x)
-
-
-class Table(Base):
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("table", torch.ones(8))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.a(x * self.table)
-
-
-class Convolves(Base):
-    def __init__(self) -> None:
-        super().__init__()
-        self.c = nn.Conv1d(1, 1, 3, padding=1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.a(self.c(x.unsqueeze(1)).squeeze(1))
+        if self.training:
+            self.seen |= (x > 0).any(0)
+        return self.a(x)
 
 
 @pytest.mark.parametrize(
@@ -89,14 +67,10 @@ class Convolves(Base):
     [
         (Branches(), r"test_refusals.py:\d+: `if x.sum\(\) > 0:`.*torch.where"),
         (Floats(), r"test_refusals.py:\d+: `return self.a\(x\) \* float\(x.max\(\)\)`"),
-        (SixOnly(), "one batch size only"),
         (Shuffles(), "randperm"),
-        (AlwaysNoisy(), "evaluation mode"),
-        (Sideways(), "batch dimension must come first"),
-        (Tied(), "'b.weight' shares.*later version"),
-        (Table(), "buffer 'table'.*later version.*nn.Parameter"),
-        (Convolves(), "convolution_backward has no translation yet"),
-        (nn.Sequential(nn.Linear(8, 5), nn.BatchNorm1d(5)), "BatchNorm1d.*later.*LayerNorm"),
+        (Inverts(), "aten.linalg_.*no translation.*Linear algebra"),
+        (Twisted(), "one dimension of what dropout"),
+        (Flags(), "'seen', which holds truth values"),
         (nn.Linear(8, 5).double(), "float64"),
         (nn.Sequential(nn.Linear(8, 5), nn.RReLU()), "rrelu"),
     ],
@@ -104,6 +78,15 @@ class Convolves(Base):
 def test_models_that_cannot_be_captured(model, reason):
     with pytest.raises(CaptureError, match=reason):
         attempt(model)
+
+
+class LearningLoss(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(()))
+
+    def forward(self, output: Tensor, target: Tensor) -> Tensor:
+        return F.cross_entropy(output * self.scale, target)
 
 
 def broken(output: Tensor, target: Tensor) -> Tensor:
@@ -115,7 +98,8 @@ def broken(output: Tensor, target: Tensor) -> Tensor:
     [
         ({"model": nn.Flatten()}, "no parameters"),
         ({"model": nn.Linear(8, 5).requires_grad_(False)}, "does not depend on any parameter"),
-        ({"loss": nn.CrossEntropyLoss(reduction="none")}, "not a scalar"),
+        ({"loss": lambda output, target: output}, "not a scalar"),
+        ({"loss": LearningLoss()}, "'scale', that would never be trained"),
         ({"loss": lambda output, target: 1.0}, "not a scalar"),
         ({"loss": lambda output, target: output.mean() * float("nan")}, "nan on the example"),
         ({"loss": broken}, r"IndexError.*at test_refusals.py:\d+: `return output\[:, 99\]"),

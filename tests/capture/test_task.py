@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from crowdgrad.capture.task import Task, accuracy, resolve_metrics
+from crowdgrad.capture.metrics import Metric, accuracy
+from crowdgrad.capture.task import ACCURACY, Task, resolve_metrics
 from crowdgrad.errors import TaskError
 
 X, Y = torch.randn(4, 3), torch.tensor([0, 1, 0, 1])
@@ -41,14 +42,9 @@ def test_an_example_that_makes_no_sense_is_refused(changes, reason):
 
 def test_accuracy_is_the_default_metric_of_classifications_only():
     output = torch.randn(4, 2)
-    assert resolve_metrics(task(), output) == {"accuracy": accuracy}
+    assert resolve_metrics(task(), output) == {"accuracy": ACCURACY}
     assert resolve_metrics(task(metrics={}), output) == {}
-    assert resolve_metrics(task(metrics={"mine": accuracy}), output) == {"mine": accuracy}
+    assert resolve_metrics(task(metrics={"mine": accuracy}), output) == {"mine": Metric(accuracy)}
     assert resolve_metrics(task(targets=(torch.randn(4),)), output) == {}
     assert resolve_metrics(task(targets=()), output) == {}
     assert resolve_metrics(task(), torch.randn(4)) == {}
-
-
-def test_accuracy_counts_the_largest_output():
-    outputs = torch.tensor([[1.0, 2.0], [3.0, 0.0], [0.0, 1.0], [5.0, 1.0]])
-    assert accuracy(outputs, torch.tensor([1, 0, 0, 1])) == 0.5

@@ -56,6 +56,10 @@ def test_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "mnist": False,
         "digits": True,
         "spirals": True,
+        "shakespeare": False,
+        "japanese_vowels": False,
+        "diamonds": False,
+        "diabetes": True,
     }
 
 

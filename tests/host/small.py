@@ -9,7 +9,7 @@ import numpy as np
 from crowdgrad.data.shards import content_hash, encode_manifest
 from crowdgrad.domain.data import Chunk, ChunkHash, Field, Manifest, Shard, Split
 from crowdgrad.domain.job import Job, JobId, StoppingRule, Volunteer
-from crowdgrad.domain.program import ProgramSpec, TensorSpec
+from crowdgrad.domain.program import MetricSpec, ProgramSpec, TensorSpec
 from crowdgrad.domain.work import VolunteerId
 from crowdgrad.host.training import Training
 from crowdgrad.numerics.rules.base import Rule
@@ -21,7 +21,10 @@ LEASE_S = 20.0
 TRAIN_BATCHES = 5
 
 
-def spec(metrics: tuple[str, ...] = ("accuracy",), size: int = SIZE) -> ProgramSpec:
+ACCURACY = MetricSpec(name="accuracy")
+
+
+def spec(metrics: tuple[MetricSpec, ...] = (ACCURACY,), size: int = SIZE) -> ProgramSpec:
     return ProgramSpec(
         parameters=(TensorSpec(name="w", dtype="float32", shape=(size,)),),
         buffers=(),
@@ -96,7 +99,7 @@ def training(
     recipe: Recipe | None = None,
     data: Manifest | None = None,
     the_job: Job | None = None,
-    metrics: tuple[str, ...] = ("accuracy",),
+    metrics: tuple[MetricSpec, ...] = (ACCURACY,),
     wait_for: int = 0,
     size: int = SIZE,
 ) -> Training:

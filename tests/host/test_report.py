@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,10 +15,11 @@ from hypothesis import strategies as st
 from crowdgrad.domain.program import Program
 from crowdgrad.domain.work import Version
 from crowdgrad.host.charts import Line, line_chart, ticks
+from crowdgrad.host.earlier import Earlier
 from crowdgrad.host.evaluation import Scores
 from crowdgrad.host.job import Prepared
 from crowdgrad.host.report import render
-from crowdgrad.host.status import Status, take_status
+from crowdgrad.host.status import Point, Status, take_status
 from crowdgrad.recipes.async_sgd import AsyncSGD
 from tests.host import small
 
@@ -105,6 +107,22 @@ def test_a_title_or_a_name_cannot_smuggle_anything_in() -> None:
     page = Reader(render(prepared(evil), status(evil), history(1.0)))
     assert page.loads == []
     assert any(evil in text for text in page.text)
+
+
+def test_it_says_which_way_is_better_and_where_it_began() -> None:
+    earlier = Earlier(
+        folder=Path("runs/first-1"), id="first-1", title="", split_seed=0, times=0, records={},
+        told={},
+    )  # fmt: skip
+    made = replace(prepared("Words"), notes=("5 of 9 test records are left out.",), earlier=earlier)
+    point = Point(at_s=1.0, epoch=1.0, loss=0.2, metrics={"perplexity": 0.5}, train_loss=None)
+    told = replace(status("ada"), metric="perplexity", better="lower", best=point, test=point)
+    scores = tuple(replace(s, metrics={"perplexity": s.loss}) for s in history(2.0, 1.0))
+    text = " ".join(Reader(render(made, told, scores)).text)
+    for wanted in ("Validation perplexity (lower is better)", "Continues", "first-1",
+                   "5 of 9 test records", "perplexity 0.5, loss 0.2"):  # fmt: skip
+        assert wanted in text
+    assert "50.00 %" not in text
 
 
 def test_a_run_without_evaluations_says_so() -> None:

@@ -60,6 +60,7 @@ def test_host_trains_and_says_so_as_json(tmp_path: Path) -> None:
         (('data = "digits"', 'data = "gone.npz"'), "CG401", "gone.npz"),
         (('data = "digits"', 'data = "imagenet"'), "CG401", "imagenet"),
         (("epochs = 30", "epochs = 0"), "CG101", "0 epochs"),
+        (("[recipe]", 'weights = "gone.safetensors"\n[recipe]'), "CG401", "gone.safetensors"),
         ((":digits_mlp", ":nothing"), "CG105", "'nothing'"),
         (("title", "title = ["), "CG101", "not a TOML file"),
     ],
@@ -130,6 +131,12 @@ def test_check_answers_a_hosts_questions(tmp_path: Path) -> None:
     assert told["bytes_per_update"] == 4 * 79510
     assert told["max_gradient_error"] < 1e-4
     assert "Gemm" in told["operators"] or "MatMul" in told["operators"]
+    memory = told["activation_bytes"]
+    assert memory["1"] < memory["32"] < memory["256"]
+    assert told["speed"]["ratio"] == pytest.approx(
+        told["speed"]["torch_ms"] / told["speed"]["program_ms"]
+    )
+    assert (told["smallest_batch"], told["fixed_batch"], told["conv_form"]) == (1, None, None)
 
 
 def test_a_busy_port_and_an_unreachable_matchmaker(tmp_path: Path) -> None:

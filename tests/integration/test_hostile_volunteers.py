@@ -120,7 +120,7 @@ async def answer_anothers_unit(where: tuple[str, int], job: Prepared) -> str:
     ("attack", "reply"),
     [
         (send_nan, "not_finite"),
-        (send_wrong_size, "the program has 19240 bytes of parameters"),
+        (send_wrong_size, "An update has 19236 bytes; this program's have 19240"),
         (send_huge, f"{1 << 60} bytes"),
         (speak_another_version, "speaks protocol 9.3, we speak 2.0"),
         (speak_http, "does not speak crowdgrad"),

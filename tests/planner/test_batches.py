@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from crowdgrad.domain.data import MAX_CHUNK_BYTES, Chunk, ChunkHash, Field, Manifest, Shard, Split
+from crowdgrad.domain.program import ProgramSpec, TensorSpec
 from crowdgrad.domain.work import LocalSteps
-from crowdgrad.planner.batches import PLANS_KEPT, EpochPlans, plan
+from crowdgrad.planner.batches import PLANS_KEPT, EpochPlans, Sizes, cut, plan
 
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 shards = st.lists(st.tuples(st.sampled_from(SPLITS), st.integers(1, 300)), min_size=1, max_size=12)
@@ -28,6 +31,23 @@ def manifest(sizes: list[tuple[Split, int]]) -> Manifest:
             )
             for split, records in sizes
         ),
+    )
+
+
+def spec(**fields: Any) -> ProgramSpec:
+    return ProgramSpec(
+        parameters=(TensorSpec(name="w", dtype="float32", shape=(1,)),),
+        buffers=(),
+        inputs=(
+            TensorSpec(name="x", dtype="uint8", shape=()),
+            TensorSpec(name="weights", dtype="float32", shape=()),
+        ),
+        noise=(),
+        metrics=(),
+        outputs=1,
+        work_per_sample=1.0,
+        opset=20,
+        **fields,
     )
 
 
@@ -96,7 +116,7 @@ def test_a_split_without_shards_has_no_batches() -> None:
 def test_every_epoch_has_the_plan_of_its_batch_size() -> None:
     data = manifest([("train", 25), ("test", 7), ("train", 10)])
     local = LocalSteps(batch_size=4, growth=2.0, growth_every=2, largest_batch=10)
-    plans = EpochPlans.of(data, "train", local)
+    plans = EpochPlans.of(data, "train", local, spec())
     assert plans.records == 35
     for epoch, size in enumerate((4, 4, 8, 8, 10, 10)):
         assert plans.at(epoch) == plan(data, "train", size)
@@ -124,3 +144,44 @@ def test_few_plans_are_kept() -> None:
     plans.at(PLANS_KEPT)
     assert plans.at(0) is not first
     assert plans.at(0) == first
+
+
+# -- what a program can take ------------------------------------------------------------------
+
+
+@given(st.lists(st.integers(2, 300), min_size=1, max_size=8), st.integers(1, 50))
+def test_batch_normalisation_never_meets_a_single_sample(
+    records: list[int], batch_size: int
+) -> None:
+    shards = tuple(range(len(records)))
+    batches = cut(shards, tuple(records), batch_size, Sizes(smallest=2))
+    sizes = [stop - start for start, stop in map(batches.rows, range(batches.total))]
+    assert min(sizes) >= 2
+    assert max(sizes) <= max(batch_size + 1, 3)
+    assert sum(sizes) == sum(records)
+
+
+@given(st.lists(st.integers(1, 300), min_size=1, max_size=8), st.integers(1, 50), st.booleans())
+def test_a_program_of_one_batch_size_gets_no_other(
+    records: list[int], batch_size: int, fill: bool
+) -> None:
+    shards = tuple(range(len(records)))
+    batches = cut(shards, tuple(records), batch_size, Sizes(whole=True, fill=fill))
+    rows = {number: batches.rows(number) for number in range(batches.total)}
+    for shard, count in zip(shards, records, strict=True):
+        mine = [rows[number] for number in batches.of_shard(shard)]
+        assert [start for start, _ in mine] == list(range(0, batch_size * len(mine), batch_size))
+        assert all(stop - start == batch_size for start, stop in mine[:-1])
+        covered = mine[-1][1] if mine else 0
+        assert covered == count if fill else 0 <= count - covered < batch_size
+
+
+def test_what_is_left_out_is_not_counted() -> None:
+    data = manifest([("train", 25), ("train", 10), ("validation", 9)])
+    local = LocalSteps(batch_size=4)
+    fixed = spec(fixed_batch=4)
+    assert EpochPlans.of(data, "train", local, fixed).records == 24 + 8
+    assert EpochPlans.of(data, "validation", local, fixed).records == 8
+    filled = spec(fixed_batch=4, weighted=True)
+    assert EpochPlans.of(data, "train", local, filled).records == 35
+    assert EpochPlans.of(data, "validation", local, filled).records == 8

@@ -34,3 +34,13 @@ def test_when_a_job_is_over(
     stop, why = should_stop(rule, all_done=all_done, metric=metric, elapsed_s=elapsed_s)
     assert stop is ends
     assert reason in why
+
+
+@pytest.mark.parametrize(
+    ("perplexity", "ends"), [(5.1, False), (5.0, True), (3.0, True), (float("nan"), False)]
+)
+def test_where_less_is_better_a_target_is_reached_from_above(perplexity: float, ends: bool) -> None:
+    rule = StoppingRule(epochs=5, target=5.0)
+    stop, why = should_stop(rule, all_done=False, metric=perplexity, elapsed_s=1.0, better="lower")
+    assert stop is ends
+    assert ("target of 5 is reached" in why) is ends

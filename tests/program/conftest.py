@@ -9,6 +9,9 @@ from torch import nn
 from crowdgrad.capture.capture import Captured, capture
 from crowdgrad.capture.task import Task
 from crowdgrad.domain.data import Field
+from tests.contracts.engine_contract import pair, rich
+
+__all__ = ["pair", "rich"]  # fixtures that all engines share
 
 FIELDS = (
     Field(name="pixels", dtype="uint8", shape=(12,), mean=100.0, std=50.0),

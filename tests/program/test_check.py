@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from crowdgrad.domain.program import NoiseSpec, Program, TensorSpec
+from crowdgrad.domain.program import MetricSpec, NoiseSpec, Program, TensorSpec
 from crowdgrad.errors import ProgramRefused
 from crowdgrad.program.check import MAX_CONSTANT_BYTES, check
 
@@ -166,7 +166,10 @@ def test_the_spec_must_describe_the_graphs(captured):
         replace(spec, noise=(*spec.noise, noise)),
         replace(spec, buffers=(extra,)),
         replace(spec, metrics=()),
-        replace(spec, metrics=("accuracy", "accuracy")),
+        replace(spec, metrics=(*spec.metrics, MetricSpec(name="another"))),
+        replace(spec, fixed=(extra,)),
+        replace(spec, fixed_batch=8),
+        replace(spec, forward_noise=(noise,)),
         replace(spec, outputs=2),
         replace(spec, outputs=-1),
         replace(spec, opset=17),

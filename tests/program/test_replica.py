@@ -13,6 +13,7 @@ import torch
 from crowdgrad.domain.program import ProgramSpec, TensorSpec
 from crowdgrad.domain.work import LocalRule, LocalSteps, Unit, UnitId
 from crowdgrad.errors import ComputeError, ProgramRefused
+from crowdgrad.numerics.layout import StateLayout
 from crowdgrad.numerics.vectors import BLOCK, Vector
 from crowdgrad.program.engines.base import Batch, UnitWork
 from crowdgrad.program.engines.replica import Replicas, held_bytes, stepping
@@ -356,7 +357,80 @@ def test_the_memory_replicas_take_is_known_beforehand() -> None:
         return LocalSteps(batch_size=1, overlap=1, **how)
 
     adam = LocalRule(name="adam")
-    assert held_bytes(local(rule=adam), SIZE) == 0
-    assert held_bytes(local(batches_per_unit=2), SIZE) == 4 * SIZE * 3
-    assert held_bytes(local(returns="weights"), SIZE) == 4 * SIZE * 3
-    assert held_bytes(local(fetch_every=2, rule=adam), SIZE) == 4 * SIZE * 7
+    assert held_bytes(local(rule=adam), spec()) == 0
+    assert held_bytes(local(batches_per_unit=2), spec()) == 4 * SIZE * 3
+    assert held_bytes(local(returns="weights"), spec()) == 4 * SIZE * 3
+    assert held_bytes(local(fetch_every=2, rule=adam), spec()) == 4 * SIZE * 7
+
+
+# -- buffers ----------------------------------------------------------------------------------
+
+WITH_BUFFERS = replace(
+    spec(),
+    buffers=(
+        TensorSpec(name="mean", dtype="float32", shape=(2,)),
+        TensorSpec(name="count", dtype="int64", shape=()),
+    ),
+    fixed=(TensorSpec(name="mask", dtype="bool", shape=(3,)),),
+)
+PLACES = StateLayout(WITH_BUFFERS)
+
+
+def normalising(batch: Batch, state_S: Vector, out_U: Vector) -> float:
+    """A gradient, and buffers as batch normalisation keeps them."""
+    gradient(batch, state_S[:SIZE], out_U[:SIZE])
+    (_, mean), (_, count) = PLACES.buffers(state_S)
+    (_, new_mean), (_, new_count) = PLACES.buffers(out_U)
+    new_mean[:], new_count[...] = 0.9 * mean + 0.1 * batch.number, count + 1
+    return float(batch.number)
+
+
+def state(count: int = 1 << 33) -> Vector:
+    found = np.zeros(PLACES.words, np.float32)
+    found[:SIZE] = START
+    (_, mean), (_, counts) = PLACES.buffers(found)
+    mean[:], counts[...] = 10.0, count
+    return found
+
+
+def returned(update_U: Vector) -> tuple[list[float], int]:
+    (_, mean), (_, count) = PLACES.buffers(update_U)
+    return mean.tolist(), int(count)
+
+
+def expected_mean(start: float, *numbers: int) -> Any:
+    for number in numbers:
+        start = 0.9 * start + 0.1 * number
+    return pytest.approx([start] * 2, rel=1e-5)
+
+
+@pytest.mark.parametrize("returns", ["gradients", "weights"])
+@pytest.mark.parametrize("count", [1, 3])
+def test_buffers_go_from_batch_to_batch_and_counters_return_their_growth(
+    returns: Any, count: int
+) -> None:
+    given, update_U = state(), np.full(PLACES.update_words, np.nan, np.float32)
+    unit = work(1, count, push=count, returns=returns, rate=RATE)
+    Replicas(WITH_BUFFERS).train(unit, given, update_U, normalising)
+    assert returned(update_U) == (expected_mean(10.0, *range(1, 1 + count)), count)
+    assert np.array_equal(given.view(np.uint8), state().view(np.uint8))
+    plain = np.empty(SIZE, np.float32)
+    Replicas(spec()).train(unit, START, plain, gradient)
+    assert np.array_equal(update_U[:SIZE], plain)
+
+
+def test_a_chain_carries_its_buffers_on() -> None:
+    replicas, update_U = Replicas(WITH_BUFFERS), np.empty(PLACES.update_words, np.float32)
+    how: dict[str, Any] = {"push": 2, "fetch_every": 4, "rate": RATE}
+    replicas.train(work(0, 2, **how), state(), update_U, normalising)
+    assert returned(update_U) == (expected_mean(10.0, 0, 1), 2)
+    replicas.train(work(2, 2, fresh=False, **how), state(0), update_U, normalising)
+    assert returned(update_U) == (expected_mean(10.0, 0, 1, 2, 3), 2)
+
+
+def test_after_a_fetch_in_mid_unit_counts_add_up() -> None:
+    replicas, update_U = Replicas(WITH_BUFFERS), np.empty(PLACES.update_words, np.float32)
+    replicas.train(work(0, 2, push=4, rate=RATE), state(), update_U, normalising)
+    fetched = state(count=7)
+    replicas.train(work(2, 2, push=4, rate=RATE, add=True), fetched, update_U, normalising)
+    assert returned(update_U) == (expected_mean(10.0, 2, 3), 4)

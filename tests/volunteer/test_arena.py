@@ -27,12 +27,13 @@ def test_regions_do_not_overlap_and_fit(
     plan = lay_out(
         program_bytes=program,
         manifest_bytes=manifest,
-        vector_bytes=vector,
+        state_bytes=vector,
+        update_bytes=max(4, vector // 2),
         slots=slots,
         shard_bytes=list(shards.items()),
     )
     regions = [plan.program, plan.manifest, *plan.shards.values()]
-    regions += [region for slot in plan.slots for region in (slot.parameters, slot.update)]
+    regions += [region for slot in plan.slots for region in (slot.state, slot.update)]
     regions.sort(key=lambda region: region.offset)
     for before, after in pairwise(regions):
         assert before.offset + before.bytes <= after.offset

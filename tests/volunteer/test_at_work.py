@@ -81,7 +81,7 @@ class Script:
 
     def version(self, count: int) -> Vector:
         """The parameters at a version: each is a little different."""
-        return self.captured.parameters * np.float32(1 + count / 100)
+        return self.captured.state * np.float32(1 + count / 100)
 
     def admit(self) -> Admit:
         program, manifest = encode(self.captured.program), encode_manifest(MANIFEST)
@@ -257,7 +257,7 @@ def test_a_rule_that_makes_no_sense_ends_it_with_a_sentence(
 
 def test_replicas_count_as_memory_a_job_takes(captured: Captured) -> None:
     large = capture(mlp((3,), (20_000,), 2), DATA.fields)
-    vector = large.program.spec.vector_bytes
+    vector = 4 * large.program.spec.state_words
     memory = 2 * vector + (1 << 20)  # parameters and update of a slot, and what is small
     assert vector > 1 << 18
     plain = LocalSteps(batch_size=20, overlap=0)

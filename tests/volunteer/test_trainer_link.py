@@ -49,7 +49,8 @@ def bench(program: Program, local: LocalSteps, pace_s: float) -> tuple[Arena, Tr
     plan = lay_out(
         program_bytes=len(program_bytes),
         manifest_bytes=len(manifest_bytes),
-        vector_bytes=program.spec.vector_bytes,
+        state_bytes=4 * program.spec.state_words,
+        update_bytes=4 * program.spec.update_words,
         slots=2,
         shard_bytes=[(0, MANIFEST.shards[0].bytes)],
     )
@@ -91,7 +92,7 @@ def test_a_unit_in_an_update_out(captured: Captured) -> None:
     async def scenario(arena: Arena, link: TrainerLink) -> None:
         await link.start()
         slot = link._setup.plan.slots[0]
-        as_vector(slot.parameters.of(arena.memory))[:] = captured.parameters
+        as_vector(slot.state.of(arena.memory))[:] = captured.state
         done = await link.compute(ask())
         assert (done.unit, done.samples) == (UNIT.id, 20)
         update = as_vector(slot.update.of(arena.memory)).copy()
@@ -160,7 +161,7 @@ def test_a_cancelled_caller_does_not_put_the_pipe_out_of_step(captured: Captured
 def vectors(arena: Arena, link: TrainerLink, slot: int = 0) -> tuple[Vector, Vector]:
     """A slot's parameters and update, where they lie."""
     place = link._setup.plan.slots[slot]
-    return as_vector(place.parameters.of(arena.memory)), as_vector(place.update.of(arena.memory))
+    return as_vector(place.state.of(arena.memory)), as_vector(place.update.of(arena.memory))
 
 
 def unit(number: int, first_batch: int, batches: int = 1) -> Unit:
@@ -173,7 +174,7 @@ def test_a_chain_goes_on_in_its_lane_while_another_computes(captured: Captured) 
     async def scenario(arena: Arena, link: TrainerLink) -> None:
         await link.start()
         (start, update), (other, _) = vectors(arena, link, 0), vectors(arena, link, 1)
-        start[:] = other[:] = captured.parameters
+        start[:] = other[:] = captured.state
         await link.compute(ask(unit(0, 0)))
         first = update.copy()
         start[:] = np.nan  # a link needs no parameters
@@ -181,7 +182,7 @@ def test_a_chain_goes_on_in_its_lane_while_another_computes(captured: Captured) 
         await link.compute(ask(unit(1, 2), slot=1))
         await link.compute(ask(unit(2, 1), fresh=False))
         second = update.copy()
-        start[:] = captured.parameters - np.float32(0.1) * first
+        start[:] = captured.state - np.float32(0.1) * first
         await link.compute(ask(unit(3, 1)))
         assert (update == second).all(), "it went on from where the first unit had left it"
 
@@ -191,7 +192,7 @@ def test_a_chain_goes_on_in_its_lane_while_another_computes(captured: Captured) 
 def test_a_new_trainer_has_no_replica_and_says_so(captured: Captured) -> None:
     async def scenario(arena: Arena, link: TrainerLink) -> None:
         await link.start()
-        vectors(arena, link)[0][:] = captured.parameters
+        vectors(arena, link)[0][:] = captured.state
         await link.compute(ask(unit(0, 0)))
         assert link.pid is not None
         os.kill(link.pid, signal.SIGKILL)
@@ -211,7 +212,7 @@ def test_stretches_add_up(captured: Captured) -> None:
     async def scenario(arena: Arena, link: TrainerLink) -> None:
         await link.start()
         parameters, update = vectors(arena, link)
-        parameters[:] = captured.parameters
+        parameters[:] = captured.state
         singles = []
         for number in range(3):
             await link.compute(ask(unit(number, number)))

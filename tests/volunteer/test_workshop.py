@@ -34,7 +34,7 @@ class Notes:
 
     async def compute(self, ask: talk.Compute) -> talk.Computed:
         self.asked.append(ask)
-        self.found.append(bytes(self.plan.slots[ask.slot].parameters.of(self.arena.memory)))
+        self.found.append(bytes(self.plan.slots[ask.slot].state.of(self.arena.memory)))
         count = len(ask.numbers)
         return talk.Computed(
             unit=ask.unit.id, samples=10 * count, loss=float(ask.first), metrics={}, compute_s=0.5
@@ -52,7 +52,14 @@ def job(local: LocalSteps) -> Job:
 
 
 def workshop(local: LocalSteps) -> tuple[Workshop, Notes]:
-    plan = lay_out(program_bytes=1, manifest_bytes=1, vector_bytes=4, slots=2, shard_bytes=[(0, 1)])
+    plan = lay_out(
+        program_bytes=1,
+        manifest_bytes=1,
+        state_bytes=4,
+        update_bytes=4,
+        slots=2,
+        shard_bytes=[(0, 1)],
+    )
     arena = Arena.make(plan.total_bytes)
     manifest: Any = None  # nothing is fetched here
     trainer: Any = Notes(arena, plan)
@@ -74,7 +81,7 @@ def computed(
 ) -> tuple[talk.Computed, Notes]:
     async def scenario() -> tuple[talk.Computed, Notes]:
         shop, notes = workshop(local)
-        shop.parameters(slot)[:] = b"v004"
+        shop.state(slot)[:] = b"v004"
         near, far = pair()
         talking = Conversation(near)
         host = asyncio.create_task(answer_fetches(far))

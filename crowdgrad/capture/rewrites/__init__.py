@@ -2,7 +2,9 @@
 
 A rewrite replaces one ATen operator by others that compute the same. A *random* rewrite is given
 its random numbers as its first argument: they become an input of the program, because an operator
-that draws inside the graph could never be recomputed by anyone else.
+that draws inside the graph could never be recomputed by anyone else. What nobody wrote
+a rewrite for, torch.onnx translates, or takes apart as PyTorch itself does. Rewrites that must
+happen before differentiation are in `early`, those of recurrent layers in `recurrent`.
 """
 
 from __future__ import annotations
@@ -50,6 +52,11 @@ def random(kind: NoiseKind, *operators: OpOverload) -> Callable[[Rewrite], Rewri
     return register
 
 
+def replacement(target: object) -> Rewrite | None:
+    """What to call instead of an operator; None where it may stay."""
+    return REWRITES.get(target) if isinstance(target, OpOverload) else None
+
+
 # The one list of rewrites; each module registers itself when imported.
-for _name in ("randomness", "bookkeeping"):
+for _name in ("randomness", "bookkeeping", "convolution", "pooling", "normalisation"):
     importlib.import_module(f"{__name__}.{_name}")

@@ -27,3 +27,11 @@ def fresh(size: Sequence[int], *_args: Any, dtype: torch.dtype | None = None, **
 @rewrite(aten._assert_tensor_metadata.default)
 def nothing(*_args: Any, **_: Any) -> None:
     return None
+
+
+@rewrite(aten.squeeze.dims)
+def squeeze(x: Tensor, dims: Sequence[int]) -> Tensor:
+    # One at a time, the last first: PyTorch's own way is an operator that cannot be exported again.
+    for dim in sorted((dim % x.dim() for dim in dims), reverse=True):
+        x = x.squeeze(dim)
+    return x

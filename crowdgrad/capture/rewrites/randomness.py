@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor
@@ -10,6 +10,8 @@ from torch import Tensor
 from crowdgrad.capture.rewrites import random
 
 aten = torch.ops.aten
+
+_TINY: Final = 2.0**-25
 
 
 @random("uniform", aten.native_dropout.default)
@@ -52,3 +54,36 @@ def normal_of_size(noise: Tensor, mean: float, std: float, *_args: Any, **_: Any
 @random("normal", aten.randn.default, aten.randn_like.default)
 def randn(noise: Tensor, *_args: Any, dtype: torch.dtype | None = None, **_: Any) -> Tensor:
     return noise if dtype is None else noise.to(dtype)
+
+
+@random("normal", aten.normal.Tensor_Tensor, aten.normal.Tensor_float, aten.normal.float_Tensor)
+def normal_of(noise: Tensor, mean: Tensor, std: Tensor, **_: Any) -> Tensor:
+    return noise * std + mean
+
+
+@random("normal", aten.log_normal.default)
+def log_normal(noise: Tensor, x: Tensor, mean: float = 1.0, std: float = 2.0, **_: Any) -> Tensor:
+    return (noise * std + mean).exp().to(x.dtype)
+
+
+@random("uniform", aten.bernoulli.Tensor)
+def bernoulli_tensor(noise: Tensor, x: Tensor, probabilities: Tensor, **_: Any) -> Tensor:
+    return (noise < probabilities).to(x.dtype)
+
+
+@random("uniform", aten.exponential.default)
+def exponential(noise: Tensor, x: Tensor, rate: float = 1.0, **_: Any) -> Tensor:
+    # Uniform numbers may be 0 but never 1. Zero itself would make a Gumbel infinite.
+    return (torch.log(1.0 - noise).clamp(max=-_TINY) / -rate).to(x.dtype)
+
+
+@random("uniform", aten.randint.low)
+def randint(noise: Tensor, low: int, high: int, *_args: Any, **kwargs: Any) -> Tensor:
+    dtype = kwargs.get("dtype") or torch.int64
+    return (torch.floor(noise * (high - low)) + low).to(dtype)
+
+
+@random("uniform", aten.randint.default)
+def randint_below(noise: Tensor, high: int, *_args: Any, **kwargs: Any) -> Tensor:
+    below: Tensor = randint(noise, 0, high, **kwargs)
+    return below

@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 
+from crowdgrad.domain.program import ProgramSpec
 from crowdgrad.domain.work import LocalSteps, Unit
 from crowdgrad.numerics.vectors import Vector
 
@@ -58,19 +60,45 @@ class UnitResult:
     loss: float
     """Mean over the samples."""
     metrics: dict[str, float]
-    """Means over the samples; empty after training."""
+    """Plain means over the samples; empty after training."""
+
+
+def as_inputs(spec: ProgramSpec, fields: tuple[Column, ...]) -> tuple[Column, ...]:
+    """A batch's stored records as the program takes them.
+
+    Where it takes weights and the records have none, every sample weighs one. Where it takes one
+    batch size only, missing samples are filled up with the first one, which then weighs nothing.
+    """
+    if not spec.weighted:
+        return fields
+    if len(fields) < len(spec.inputs):
+        fields = (*fields, np.ones(len(fields[0]), np.float32))
+    missing = spec.fixed_batch - len(fields[0])
+    if missing <= 0:
+        return fields
+    filled = [np.concatenate([column, np.repeat(column[:1], missing, 0)]) for column in fields]
+    filled[-1][-missing:] = 0.0
+    return tuple(filled)
 
 
 class Engine(Protocol):
-    """Runs one program. Not safe for use by two threads at once."""
+    """Runs one program. Not safe for use by two threads at once.
 
-    def train(self, work: UnitWork, parameters: Vector, update: Vector) -> UnitResult:
-        """Write what `work.local.returns` says into `update`; `parameters` is only read.
+    A state and an update are laid out as `numerics.layout.StateLayout` says.
+    """
 
-        Each gradient is taken at a local replica that steps by the local rule between batches.
-        Numbers that are not finite are passed on: judging them is the host's part. Raises
-        ComputeError where a lane is to go on that has no replica.
+    def train(self, work: UnitWork, state: Vector, update: Vector) -> UnitResult:
+        """Write what `work.local.returns` says into `update`, and the buffers behind it.
+
+        `state` is only read. Each gradient is taken at a local replica that steps by the local rule
+        between batches. Buffers go from batch to batch; of a floating one the last value is
+        returned, of a counter by how much it grew. Numbers that are not finite are passed on:
+        judging them is the host's part. Raises ComputeError where a lane is to go on that has no
+        replica.
         """
 
-    def evaluate(self, work: UnitWork, parameters: Vector) -> UnitResult:
+    def evaluate(self, work: UnitWork, state: Vector) -> UnitResult:
         """Loss and metrics of the forward graph, in evaluation mode."""
+
+    def predict(self, batch: Batch, state: Vector, seed: int = 0) -> tuple[NDArray[Any], ...]:
+        """The model's own outputs for one batch, in evaluation mode."""

@@ -1,13 +1,14 @@
 """The onnxruntime engine: gradients from an inference runtime, without copying the vectors.
 
-Every parameter input is bound to its slice of the flat parameter vector and every gradient output
-to its slice of the update, by address, so a step moves no parameters at all. A binding is kept for
-each place (parameters, update, batch size) it was made for: units reuse the same few buffers.
+Every parameter and buffer is bound to its slice of the flat state and every gradient and new buffer
+to its slice of the update, by address, so a step moves none of them. A binding is kept for each
+place (state, update, batch size) it was made for: units reuse the same few.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -16,12 +17,13 @@ import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
-from crowdgrad.domain.program import Program, ProgramSpec
-from crowdgrad.errors import DataMalformed, ProgramError, ProgramRefused
+from crowdgrad.domain.program import NoiseSpec, Program, ProgramSpec, TensorSpec
+from crowdgrad.errors import ProgramError, ProgramRefused
 from crowdgrad.numerics import noise
-from crowdgrad.numerics.layout import Layout
+from crowdgrad.numerics.layout import StateLayout
 from crowdgrad.numerics.vectors import Vector
 from crowdgrad.program.engines.base import Batch, UnitResult, UnitWork
+from crowdgrad.program.engines.fit import check_batch, check_vector
 from crowdgrad.program.engines.replica import Replicas
 
 _KEPT_BINDINGS: Final = 16
@@ -29,7 +31,7 @@ _KEPT_BINDINGS: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
-    """A runtime binding with the buffers that stay bound to it."""
+    """A runtime binding with the arrays that stay bound to it."""
 
     binding: Any
     noise: tuple[NDArray[np.float32], ...]
@@ -43,42 +45,52 @@ class OnnxEngine:
         self._spec: ProgramSpec = program.spec
         self._forward_bytes = program.forward
         self._threads = threads
-        self._layout = Layout(program.spec.parameters)
-        self._offsets = self._layout.offsets
+        self._layout = StateLayout(program.spec)
         self._gradient = _session(program.gradient, threads)
         self._forward: Any = None
         self._places: OrderedDict[tuple[int, ...], _Place] = OrderedDict()
         self._replicas = Replicas(program.spec)
 
-    def train(self, work: UnitWork, parameters: Vector, update: Vector) -> UnitResult:
-        self._check_vector("parameters", parameters)
-        self._check_vector("update", update)
-        losses = self._replicas.train(work, parameters, update, partial(self._step, work))
+    def train(self, work: UnitWork, state: Vector, update: Vector) -> UnitResult:
+        check_vector("state", state, self._layout.words)
+        check_vector("update", update, self._layout.update_words)
+        losses = self._replicas.train(work, state, update, partial(self._step, work))
         samples = [batch.samples for batch in work.batches]
         return UnitResult(samples=sum(samples), loss=_mean(losses, samples), metrics={})
 
-    def evaluate(self, work: UnitWork, parameters: Vector) -> UnitResult:
-        self._check_vector("parameters", parameters)
+    def evaluate(self, work: UnitWork, state: Vector) -> UnitResult:
+        check_vector("state", state, self._layout.words)
         session = self._forward_session()
-        names = ("loss", *(f"m:{name}" for name in self._spec.metrics))
+        names = ("loss", *(f"m:{metric.name}" for metric in self._spec.metrics))
         columns: dict[str, list[float]] = {name: [] for name in names}
         for batch in work.batches:
-            place = self._place(session, names, parameters, None, batch)
+            place = self._place(session, names, state, None, batch)
+            self._draw_forward(place.noise, work.seed, batch)
             self._run(session, place, batch)
             for name, column in columns.items():
                 column.append(float(place.scalars[name]))
         samples = [batch.samples for batch in work.batches]
         means = {name: _mean(column, samples) for name, column in columns.items()}
-        metrics = {name: means[f"m:{name}"] for name in self._spec.metrics}
+        metrics = {metric.name: means[f"m:{metric.name}"] for metric in self._spec.metrics}
         return UnitResult(samples=sum(samples), loss=means["loss"], metrics=metrics)
 
-    def predict(self, batch: Batch, parameters: Vector) -> tuple[NDArray[Any], ...]:
+    def predict(self, batch: Batch, state: Vector, seed: int = 0) -> tuple[NDArray[Any], ...]:
         """The model's own outputs for one batch, in evaluation mode."""
-        self._check_vector("parameters", parameters)
-        self._check_batch(batch)
-        feeds = {f"p:{spec.name}": view for spec, view in self._layout.views(parameters)}
+        check_vector("state", state, self._layout.words)
+        check_batch(self._spec, batch)
+        feeds: dict[str, NDArray[Any]] = {}
+        for spec, view in self._layout.parameters.views(state[: self._layout.size]):
+            feeds[f"p:{spec.name}"] = view
+        for spec, view in (*self._layout.buffers(state), *self._layout.fixed(state)):
+            feeds[f"b:{spec.name}"] = view
         for spec, column in zip(self._spec.inputs, batch.fields, strict=True):
             feeds[f"x:{spec.name}"] = column
+        drawn = tuple(
+            np.empty(_sizes(z, batch.samples), np.float32) for z in self._spec.forward_noise
+        )
+        self._draw_forward(drawn, seed, batch)
+        for z, values in zip(self._spec.forward_noise, drawn, strict=True):
+            feeds[f"z:{z.name}"] = values
         names = [f"y:{index}" for index in range(self._spec.outputs)]
         return tuple(self._forward_session().run(names, feeds))
 
@@ -87,8 +99,8 @@ class OnnxEngine:
             self._forward = _session(self._forward_bytes, self._threads)
         return self._forward
 
-    def _step(self, work: UnitWork, batch: Batch, weights: Vector, gradient: Vector) -> float:
-        place = self._place(self._gradient, ("loss",), weights, gradient, batch)
+    def _step(self, work: UnitWork, batch: Batch, state: Vector, update: Vector) -> float:
+        place = self._place(self._gradient, ("loss",), state, update, batch)
         for stream, (spec, out) in enumerate(zip(self._spec.noise, place.noise, strict=True)):
             noise.fill(
                 spec, work.seed, work.unit.epoch, batch.number, stream, batch.samples, out=out
@@ -96,16 +108,21 @@ class OnnxEngine:
         self._run(self._gradient, place, batch)
         return float(place.scalars["loss"])
 
+    def _draw_forward(self, drawn: tuple[Vector, ...], seed: int, batch: Batch) -> None:
+        for index, (spec, out) in enumerate(zip(self._spec.forward_noise, drawn, strict=True)):
+            stream = noise.FORWARD_STREAM + index
+            noise.fill(spec, seed, 0, batch.number, stream, batch.samples, out=out)
+
     def _place(
-        self, session: Any, scalars: tuple[str, ...], weights: Vector, gradient: Vector | None,
+        self, session: Any, scalars: tuple[str, ...], state: Vector, update: Vector | None,
         batch: Batch,
     ) -> _Place:  # fmt: skip
         """The binding for these addresses and this batch size, made when first needed."""
-        output = 0 if gradient is None else _address(gradient)
-        key = (_address(weights), output, batch.samples)
+        output = 0 if update is None else _address(update)
+        key = (_address(state), output, batch.samples)
         place = self._places.get(key)
         if place is None:
-            place = self._bind(session, scalars, weights, gradient, batch.samples)
+            place = self._bind(session, scalars, state, update, batch.samples)
             self._places[key] = place
             if len(self._places) > _KEPT_BINDINGS:
                 self._places.popitem(last=False)
@@ -114,30 +131,43 @@ class OnnxEngine:
         return place
 
     def _bind(
-        self, session: Any, scalars: tuple[str, ...], weights: Vector, gradient: Vector | None,
+        self, session: Any, scalars: tuple[str, ...], state: Vector, update: Vector | None,
         samples: int,
     ) -> _Place:  # fmt: skip
         binding = session.io_binding()
-        for spec, offset in zip(self._spec.parameters, self._offsets, strict=True):
-            place = ("cpu", 0, np.float32, spec.shape)
-            binding.bind_input(f"p:{spec.name}", *place, _address(weights) + 4 * offset)
-            if gradient is not None:
-                binding.bind_output(f"g:{spec.name}", *place, _address(gradient) + 4 * offset)
-        buffers: list[NDArray[np.float32]] = []
-        if gradient is not None:
-            for spec_ in self._spec.noise:
-                shape = (samples, *spec_.shape) if spec_.per_sample else spec_.shape
-                buffers.append(np.empty(shape, np.float32))
-                binding.bind_input(
-                    f"z:{spec_.name}", "cpu", 0, np.float32, shape, _address(buffers[-1])
-                )
-        values = {name: np.zeros((), np.float32) for name in scalars}
-        for name, value in values.items():
+        for name, tensor, word in self._inputs():
+            binding.bind_input(name, *_where(tensor, state, word))
+        if update is not None:
+            for name, tensor, word in self._outputs():
+                binding.bind_output(name, *_where(tensor, update, word))
+        specs = self._spec.forward_noise if update is None else self._spec.noise
+        drawn = tuple(np.empty(_sizes(spec, samples), np.float32) for spec in specs)
+        for spec, values in zip(specs, drawn, strict=True):
+            at = ("cpu", 0, np.float32, values.shape, _address(values))
+            binding.bind_input(f"z:{spec.name}", *at)
+        numbers = {name: np.zeros((), np.float32) for name in scalars}
+        for name, value in numbers.items():
             binding.bind_output(name, "cpu", 0, np.float32, (), _address(value))
-        return _Place(binding=binding, noise=tuple(buffers), scalars=values)
+        return _Place(binding=binding, noise=drawn, scalars=numbers)
+
+    def _inputs(self) -> Iterator[tuple[str, TensorSpec, int]]:
+        """Name, tensor and first word of everything a graph reads of the state."""
+        spec, layout = self._spec, self._layout
+        for tensor, word in zip(spec.parameters, layout.parameters.offsets, strict=True):
+            yield f"p:{tensor.name}", tensor, word
+        places = (*layout.buffer_places, *layout.fixed_places)
+        for tensor, word in zip((*spec.buffers, *spec.fixed), places, strict=True):
+            yield f"b:{tensor.name}", tensor, word
+
+    def _outputs(self) -> Iterator[tuple[str, TensorSpec, int]]:
+        spec, layout = self._spec, self._layout
+        for tensor, word in zip(spec.parameters, layout.parameters.offsets, strict=True):
+            yield f"g:{tensor.name}", tensor, word
+        for tensor, word in zip(spec.buffers, layout.buffer_places, strict=True):
+            yield f"n:{tensor.name}", tensor, word
 
     def _run(self, session: Any, place: _Place, batch: Batch) -> None:
-        self._check_batch(batch)
+        check_batch(self._spec, batch)
         for spec, column in zip(self._spec.inputs, batch.fields, strict=True):
             place.binding.bind_input(
                 f"x:{spec.name}", "cpu", 0, column.dtype, column.shape, _address(column)
@@ -149,30 +179,6 @@ class OnnxEngine:
                 f"onnxruntime failed on batch {batch.number}: {_first_line(error)}.",
                 advice="Check that the data holds what the model accepts (class numbers in range).",
             ) from error
-
-    def _check_vector(self, name: str, vector: Vector) -> None:
-        # Binding by address reads and writes memory blindly: everything is checked before.
-        if vector.dtype != np.float32 or vector.shape != (self._layout.size,):
-            raise DataMalformed(
-                f"{name}: {vector.dtype}{vector.shape} where the program has "
-                f"{self._layout.size} float32 numbers."
-            )
-        if not vector.flags.c_contiguous:
-            raise DataMalformed(f"{name} must lie contiguously in memory.")
-
-    def _check_batch(self, batch: Batch) -> None:
-        if len(batch.fields) != len(self._spec.inputs) or batch.samples == 0:
-            raise DataMalformed(
-                f"batch {batch.number}: {len(batch.fields)} fields, {batch.samples} samples; "
-                f"the program takes {len(self._spec.inputs)} fields and at least one sample."
-            )
-        for spec, column in zip(self._spec.inputs, batch.fields, strict=True):
-            shape = (batch.samples, *spec.shape)
-            if column.dtype != spec.dtype or column.shape != shape or not column.flags.c_contiguous:
-                raise DataMalformed(
-                    f"batch {batch.number}, field {spec.name!r}: {column.dtype}{column.shape} "
-                    f"where the program takes contiguous {spec.dtype}{shape}."
-                )
 
 
 def _session(model: bytes, threads: int) -> Any:
@@ -190,6 +196,15 @@ def _session(model: bytes, threads: int) -> Any:
         raise ProgramRefused(
             f"onnxruntime cannot load the program: {_first_line(error)}."
         ) from error
+
+
+def _where(tensor: TensorSpec, vector: Vector, word: int) -> tuple[Any, ...]:
+    """What the runtime wants to know of a tensor inside a vector."""
+    return "cpu", 0, np.dtype(tensor.dtype), tensor.shape, _address(vector) + 4 * word
+
+
+def _sizes(spec: NoiseSpec, samples: int) -> tuple[int, ...]:
+    return (samples, *spec.shape) if spec.per_sample else spec.shape
 
 
 def _address(array: NDArray[Any]) -> int:

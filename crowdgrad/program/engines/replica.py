@@ -4,13 +4,14 @@
     g ← g · min(1, clip / (‖g‖ + 10⁻⁶))   Pascanu et al. 2012, arXiv 1211.5063
     g ← g + l2·w + l1·sign(w)             where parameters learn at all
     update ← update + g;   w ← rule(w, g) at the unit's rate
+    b ← what the batch made of the buffers
 
 For engines whose vectors lie in host memory; where a gradient comes from is theirs to know. Nothing
 is copied for a unit that takes a single gradient: it is taken at the parameters given and written
 straight into the update. Buffers stay where they are from unit to unit, since an engine may have
 bound itself to their addresses.
 
-D: the length of the flat parameter vector.
+D: the numbers of the parameters, the first part of a state (S) and of an update (U).
 """
 
 from __future__ import annotations
@@ -24,15 +25,16 @@ import numpy as np
 from crowdgrad.domain.program import ProgramSpec
 from crowdgrad.domain.work import LocalRule, LocalSteps
 from crowdgrad.errors import ComputeError, ProgramRefused
+from crowdgrad.numerics.buffers import carry, return_buffers
 from crowdgrad.numerics.decay import within
-from crowdgrad.numerics.layout import trained_parts
+from crowdgrad.numerics.layout import StateLayout, trained_parts
 from crowdgrad.numerics.rules import OPTIMISERS, rule_from
 from crowdgrad.numerics.rules.base import Memory, Rule, Step, begin
 from crowdgrad.numerics.vectors import BLOCK, Vector, blocks
 from crowdgrad.program.engines.base import Batch, UnitWork
 
 Gradient = Callable[[Batch, Vector, Vector], float]
-"""`gradient(batch, weights_D, out_D)` writes the batch's gradient and returns its loss."""
+"""`gradient(batch, state_S, out_U)` writes gradient and new buffers, and returns the loss."""
 
 
 def stepping(named: LocalRule) -> Rule:
@@ -51,17 +53,18 @@ def stepping(named: LocalRule) -> Rule:
     return rule
 
 
-def held_bytes(local: LocalSteps, size: int) -> int:
+def held_bytes(local: LocalSteps, spec: ProgramSpec) -> int:
     """The memory that the replicas of all lanes take. Raises ProgramRefused as `stepping` does."""
     rule = stepping(local.rule)
-    if local.batches_per_unit == 1 and not _outlives(local):
+    if local.batches_per_unit == 1 and not outlives(local):
         return 0
-    return 4 * size * ((local.overlap + 1) * (1 + len(rule.vectors)) + 1)
+    replica = spec.state_words + spec.size * len(rule.vectors)
+    return 4 * ((local.overlap + 1) * replica + spec.update_words)
 
 
 @dataclass(slots=True)
 class _Replica:
-    weights_D: Vector
+    state_S: Vector
     memory: Memory
     live: bool = False
     """It stands where a whole unit of a chain has left it, so that the next may go on."""
@@ -71,39 +74,45 @@ class Replicas:
     """The replicas of one program, a lane each. Not safe for use by two threads at once."""
 
     def __init__(self, spec: ProgramSpec) -> None:
+        self._layout = StateLayout(spec)
         self._size = spec.size
         self._trained = trained_parts(spec)
         self._lanes: dict[int, _Replica] = {}
         self._named = LocalRule()
         self._rule = stepping(self._named)
-        self._gradient_D: Vector = np.empty(0, np.float32)
+        self._scratch_U: Vector = np.empty(0, np.float32)
         self._block: Vector = np.empty(min(self._size, BLOCK), np.float32)
 
     def train(
-        self, work: UnitWork, parameters_D: Vector, update_D: Vector, gradient: Gradient
+        self, work: UnitWork, given_S: Vector, update_U: Vector, gradient: Gradient
     ) -> list[float]:
         """Do what `Engine.train` promises; returns each batch's loss."""
-        replica = self._replica(work, parameters_D)
-        weights_D = parameters_D if replica is None else replica.weights_D
+        replica = self._replica(work, given_S)
+        state_S = given_S if replica is None else replica.state_S
         direct = replica is None and not work.add
-        gradient_D = update_D if direct else self._scratch()
+        out_U = update_U if direct else self._scratch()
+        weights_D, gradient_D, update_D = (v[: self._size] for v in (state_S, out_U, update_U))
+        counted = self._layout.counters(state_S)
         step = Step(rate=work.rate, trained=self._trained)
         losses: list[float] = []
         for index, batch in enumerate(work.batches):
-            losses.append(gradient(batch, weights_D, gradient_D))
+            losses.append(gradient(batch, state_S, out_U))
             with np.errstate(all="ignore"):  # judging numbers is the host's part
                 self._temper(work.local, gradient_D, weights_D)
                 if work.local.returns == "gradients" and not direct:
                     _collect(update_D, gradient_D, anew=index == 0 and not work.add)
-                if replica is not None and (index + 1 < len(work.batches) or _outlives(work.local)):
-                    self._rule.step(weights_D, gradient_D, replica.memory, step)
+                if replica is not None:
+                    carry(self._layout, out_U, state_S)
+                    if index + 1 < len(work.batches) or outlives(work.local):
+                        self._rule.step(weights_D, gradient_D, replica.memory, step)
         if work.local.returns == "weights":
             np.copyto(update_D, weights_D)
+        return_buffers(self._layout, out_U, counted, update_U, add=work.add)
         if replica is not None:
             replica.live = work.local.units_per_fetch > 1
         return losses
 
-    def _replica(self, work: UnitWork, parameters_D: Vector) -> _Replica | None:
+    def _replica(self, work: UnitWork, given_S: Vector) -> _Replica | None:
         """The lane's replica, ready for the first batch; None where nothing would step."""
         self._take_rule(work.local.rule)
         replica = self._lanes.get(work.lane)
@@ -118,12 +127,13 @@ class Replicas:
                     advice="The trainer was replaced, or that unit failed; start a new chain.",
                 )
             return replica
-        if len(work.batches) == 1 and not _outlives(work.local):
+        if len(work.batches) == 1 and not outlives(work.local):
             return None
         if replica is None:
-            replica = _Replica(np.empty(self._size, np.float32), begin(self._rule, self._size))
+            fresh_S = np.empty(self._layout.words, np.float32)
+            replica = _Replica(fresh_S, begin(self._rule, self._size))
             self._lanes[work.lane] = replica
-        np.copyto(replica.weights_D, parameters_D)
+        np.copyto(replica.state_S, given_S)
         replica.memory.clear()
         return replica
 
@@ -133,9 +143,9 @@ class Replicas:
             self._lanes.clear()
 
     def _scratch(self) -> Vector:
-        if self._gradient_D.size != self._size:
-            self._gradient_D = np.empty(self._size, np.float32)
-        return self._gradient_D
+        if self._scratch_U.size != self._layout.update_words:
+            self._scratch_U = np.empty(self._layout.update_words, np.float32)
+        return self._scratch_U
 
     def _temper(self, local: LocalSteps, gradient_D: Vector, weights_D: Vector) -> None:
         """Clip a batch's gradient, then add the penalties'."""
@@ -152,7 +162,7 @@ class Replicas:
                 _penalise(local, g, w, self._block[: len(g)])
 
 
-def _outlives(local: LocalSteps) -> bool:
+def outlives(local: LocalSteps) -> bool:
     """Whether somebody looks at the replica after a unit's last batch."""
     return local.units_per_fetch > 1 or local.returns == "weights"
 

@@ -1,0 +1,1 @@
+"""The data sets of the catalogue, one a file: pinned files, where they lie, what they become."""
