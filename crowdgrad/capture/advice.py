@@ -20,7 +20,8 @@ _OURS: Final = Path(__file__).parent
 _TORCH: Final = Path(torch.__file__).parent
 _STANDARD: Final = Path(linecache.__file__).parent
 
-# A piece of PyTorch's message → what happened, what to write instead.
+# A piece of PyTorch's message or a place it went through → what happened, what to write instead;
+# the last that fits counts.
 _KNOWN: Final = (
     (
         "data-dependent",
@@ -30,7 +31,8 @@ _KNOWN: Final = (
     (
         "specialized it to be a constant",
         "the model works for one batch size only",
-        "Write x.flatten(1), x.shape[0] (not len(x)) or -1, nowhere the batch size as a number.",
+        "Write x.flatten(1), x.shape[0] (not len(x)) or -1, nowhere the batch size as a number; "
+        "torch.gather, not take_along_dim.",
     ),
     (
         "did not receive a gradient",
@@ -42,7 +44,23 @@ _KNOWN: Final = (
         "the model or the loss calls autograd itself",
         "Gradients of gradients cannot travel yet: write the penalty without torch.autograd.",
     ),
+    (
+        "torch/distributions/",
+        "torch.distributions looks at the values it is given",
+        "Give the distribution validate_args=False.",
+    ),
+    (
+        "in gaussian_nll_loss",
+        "gaussian_nll_loss looks at the values it is given",
+        "Write it out: 0.5 * (var.log() + (target - mean) ** 2 / var).mean(), with var clamped.",
+    ),
 )
+_COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
+_MISSING: Final = (
+    re.compile(r"No ONNX function found for <OpOverload\(op='([\w.]+)'"),
+    re.compile(r"^(aten\.\w+\.\w+)$", re.MULTILINE),
+)
+"""How PyTorch names an operator that it cannot translate, or not even trace."""
 # A part of an operator's name → what to write instead.
 _INSTEAD: Final = (
     ("linalg_", "Linear algebra beyond products cannot travel: compute it before training."),
@@ -76,20 +94,41 @@ def explain(model: nn.Module) -> Iterator[None]:
     except CrowdgradError:
         raise
     except Exception as error:  # the exporters raise everything, AssertionError included
-        text = str(error)
-        first = text.strip().partition("\n")[0][:200] or type(error).__name__
-        what, advice = f"PyTorch says: {first}", "Try the model with torch.export.export alone."
-        for piece, happened, remedy in _KNOWN:
-            if piece in text:
-                what, advice = happened, remedy
-        missing = re.search(r"No ONNX function found for <OpOverload\(op='([\w.]+)'", text)
-        if missing:
-            what = f"its operator {missing[1]} has no translation yet"
-            advice = instead_of(missing[1])
+        what, advice = _diagnosis(error)
         name = type(model).__name__
         raise CaptureError(
             f"{name} cannot be captured: {what}{_place(error)}.", advice=advice
         ) from error
+
+
+def _diagnosis(error: BaseException) -> tuple[str, str]:
+    """What happened, and what to do about it."""
+    chain = _causes(error)
+    said = [_COLOURS.sub("", str(cause)).strip() for cause in chain]
+    text = "\n".join(said)
+    for pattern in _MISSING:
+        if missing := pattern.search(text):
+            return f"its operator {missing[1]} has no translation yet", instead_of(missing[1])
+    text += "\n" + "\n".join(_places(error))
+    fitting = [(happened, remedy) for piece, happened, remedy in _KNOWN if piece in text]
+    if fitting:
+        return fitting[-1]
+    first = said[-1].partition("\n")[0][:200].rstrip(".") or type(chain[-1]).__name__
+    return f"PyTorch says: {first}", "Try the model with torch.export.export alone."
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    """The error and what it was raised from, the innermost last."""
+    chain = [error]
+    while (cause := chain[-1].__cause__) is not None and cause not in chain:
+        chain.append(cause)
+    return chain
+
+
+def _places(error: BaseException) -> list[str]:
+    """The functions the error went through, as 'torch/nn/functional.py in relu'."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return [f"{Path(frame.filename).as_posix()} in {frame.name}" for frame in frames]
 
 
 def user_line(error: BaseException) -> str:

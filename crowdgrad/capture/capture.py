@@ -13,12 +13,12 @@ from crowdgrad.capture.assemble import Graphs, make_spec, write_forward, write_g
 from crowdgrad.capture.attempt import attempt, freeze_unreached, smallest_batch
 from crowdgrad.capture.cost import Memory, activation_memory
 from crowdgrad.capture.fallback import note, trace_fixed_evaluation, trace_fixed_training
-from crowdgrad.capture.fields import Records, readers
+from crowdgrad.capture.fields import Records, draw_batch, readers
 from crowdgrad.capture.forms import FORMS, Choice, conv_form, pick
 from crowdgrad.capture.gate import Gate
 from crowdgrad.capture.holdings import Holdings, look
 from crowdgrad.capture.objective import Objective
-from crowdgrad.capture.quiet import plain_attention, untouched
+from crowdgrad.capture.quiet import ALONE, plain_attention, uncollected, untouched
 from crowdgrad.capture.reference import Reference
 from crowdgrad.capture.task import Task, resolve_metrics
 from crowdgrad.capture.trace import Batches, trace_evaluation, trace_training
@@ -33,7 +33,7 @@ from crowdgrad.program.engines.onnx import OnnxEngine
 from crowdgrad.program.graph import parse
 
 Progress = Callable[[str], None]
-_TIMED: Final = 32
+_TIMED: Final = 16
 """The batch size at which forms are timed."""
 
 
@@ -79,7 +79,7 @@ def capture(
     """
     say = progress or (lambda _: None)
     holdings = look(task.model)
-    with untouched(task.model), plain_attention():
+    with ALONE, uncollected(), untouched(task.model, task.loss), plain_attention():
         beginning = holdings.arrays()  # before anything runs: running changes buffers
         tried = attempt(task, holdings)
         objective = Objective(
@@ -119,13 +119,13 @@ def capture(
 
 def classes_of(task: Task) -> int | None:
     """How many classes a classification has, from the model's output; None for anything else."""
-    with untouched(task.model), torch.no_grad():
+    with ALONE, untouched(task.model, task.loss), torch.no_grad():
         task.model.eval()
         try:
             output = task.model(*task.inputs)
         except Exception:  # the user's own code; `capture` runs it again and says what is wrong
             return None
-    if not isinstance(output, Tensor) or output.dim() != 2:
+    if not isinstance(output, Tensor) or output.dim() != 2 or output.shape[1] < 2:
         return None
     return int(output.shape[1]) if "accuracy" in resolve_metrics(task, output) else None
 
@@ -179,7 +179,7 @@ def _faster(
         check(written[form])
     samples = program.spec.fixed_batch or max(_TIMED, program.spec.smallest_batch)
     generator = torch.Generator().manual_seed(0)
-    columns = [reader.draw(samples, generator).numpy() for reader in objective.readers]
+    columns = [column.numpy() for column in draw_batch(objective.readers, samples, generator)]
     choice = pick(written, state, Batch(number=0, fields=tuple(columns)))
     return written[choice.name], choice
 

@@ -27,10 +27,17 @@ _FLOOR: Final = 1e-3
 _SMALL: Final = 1e-6
 
 
+class LossNotFinite(Exception):
+    """Both engines lost their way on a batch: that they agree says nothing, another one may."""
+
+
 def compare_engines(
     spec: ProgramSpec, got: Engine, wanted: Engine, state: Vector, batch: Batch, *, seed: int = 0
 ) -> tuple[Errors, Vector]:
-    """Distances on one batch from one state, and the update that `wanted` gave."""
+    """Distances on one batch from one state, and the update that `wanted` gave.
+
+    Raises LossNotFinite.
+    """
     unit = Unit(id=UnitId(0), kind="train", epoch=1, shard=0, first_batch=batch.number, batches=1)
     local = LocalSteps(batch_size=batch.samples)
     work = UnitWork(unit=unit, local=local, seed=seed, batches=[batch])
@@ -50,8 +57,8 @@ def _training(
 ) -> tuple[Errors, Vector]:
     layout = StateLayout(spec)
     ours, theirs = (np.zeros(spec.update_words, np.float32) for _ in range(2))
-    loss = got.train(work, state, ours).loss
-    errors = {"loss": distance(loss, wanted.train(work, state, theirs).loss, _SMALL)}
+    losses = got.train(work, state, ours).loss, wanted.train(work, state, theirs).loss
+    errors = {"loss": _loss_distance(*losses)}
     size = spec.size
     whole = float(np.linalg.norm(theirs[:size].astype(np.float64)))
     for (tensor, one), (_, other) in zip(
@@ -65,13 +72,19 @@ def _training(
 
 def _evaluation(got: Engine, wanted: Engine, state: Vector, work: UnitWork) -> Errors:
     ours, theirs = got.evaluate(work, state), wanted.evaluate(work, state)
-    errors = {"evaluation loss": distance(ours.loss, theirs.loss, _SMALL)}
+    errors = {"evaluation loss": _loss_distance(ours.loss, theirs.loss)}
     for name, value in theirs.metrics.items():
         errors[f"metric {name}"] = distance(ours.metrics[name], value, _SMALL)
     outputs = (e.predict(work.batches[0], state, work.seed) for e in (got, wanted))
     for index, (one, other) in enumerate(zip(*outputs, strict=True)):
         errors[f"output {index}"] = _shaped_distance(one, other)
     return errors
+
+
+def _loss_distance(got: float, want: float) -> float:
+    if not math.isfinite(got) and not math.isfinite(want):
+        raise LossNotFinite
+    return distance(got, want, _SMALL)
 
 
 def _shaped_distance(got: NDArray[Any], want: NDArray[Any]) -> float:
@@ -85,7 +98,8 @@ def distance(got: ArrayLike, want: ArrayLike, floor: float) -> float:
     """
     ours, wanted = np.asarray(got, np.float64).ravel(), np.asarray(want, np.float64).ravel()
     same = np.isinf(wanted) & (ours == wanted)
-    error = float(np.linalg.norm(np.where(same, 0.0, ours - wanted)))
+    with np.errstate(invalid="ignore"):  # ∞ − ∞, where both have it
+        error = float(np.linalg.norm(np.where(same, 0.0, ours - wanted)))
     if not math.isfinite(error):
         return math.inf
     return error / max(float(np.linalg.norm(np.where(same, 0.0, wanted))), floor, 1e-30)

@@ -16,7 +16,6 @@ import onnx_ir as ir
 import onnx_ir.passes.common as passes
 import torch
 from onnx import helper, numpy_helper
-from onnxscript.optimizer import optimize
 from onnxscript.optimizer._constant_folding import FoldConstantsPass
 from torch.export import ExportedProgram
 
@@ -29,8 +28,6 @@ from crowdgrad.program.check import BATCH
 OPSET: Final = 20
 _IR_VERSION: Final = 10
 _FEW: Final = 16
-_LARGE: Final = 0
-"""Nodes, as torch.onnx writes them."""
 Sizes = tuple[int | str, ...]
 Port = tuple[str, DType, Sizes]
 """Name, type and sizes of an input or output."""
@@ -58,12 +55,9 @@ def to_onnx(
 def _simplify(model: ir.Model) -> None:
     """Constants folded, twins merged, what nobody reads removed.
 
-    onnxscript also searches for patterns, among them the idle transposes of recurrent layers. That
-    takes a minute on a large graph and finds little there, so large graphs go without.
+    Not onnxscript's own `optimize`: it also searches for patterns, which takes longer than all of
+    this together, and `tidy` finds those that matter to us.
     """
-    if len(model.graph) <= _LARGE:
-        optimize(model)
-        return
     simplify = ir.passes.Sequential(
         passes.InlinePass(),
         FoldConstantsPass(shape_inference=True, input_size_limit=1024, output_size_limit=1024),
@@ -174,9 +168,14 @@ def _port(port: Port) -> onnx.ValueInfoProto:
 
 
 def _open_port(name: str, old: onnx.ValueInfoProto, symbol: str) -> onnx.ValueInfoProto:
-    sizes = [
-        BATCH if d.dim_param == symbol != "" else d.dim_param or d.dim_value for d in _dims(old)
-    ]
+    if any(d.dim_param not in ("", symbol) for d in _dims(old)):
+        found = ", ".join(str(d.dim_param or d.dim_value) for d in _dims(old))
+        raise CaptureError(
+            "the model's output must keep the batch as its own first dimension, but its shape is "
+            f"({found}).",
+            advice="Return (B, T, V) from the model, and reshape to (B · T, V) in the loss.",
+        )
+    sizes = [BATCH if d.dim_param else d.dim_value for d in _dims(old)]
     return helper.make_tensor_value_info(name, old.type.tensor_type.elem_type, sizes)
 
 

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from crowdgrad.capture.metrics import IGNORED
 from crowdgrad.capture.task import Task
 from crowdgrad.domain.data import Field
 from crowdgrad.domain.program import DType, TensorSpec
@@ -60,25 +61,46 @@ class Reader:
         return value.to(torch.float64).round().clamp(limits.min, limits.max).to(dtype)
 
     def draw(self, samples: int, generator: torch.Generator) -> Tensor:
-        """Fresh stored values: real records where there are some, else like the example's."""
-        if self.records is not None:
-            rows = torch.randint(0, len(self.records), (samples,), generator=generator)
-            return self.records[rows]
+        """Fresh stored values like the example's."""
         stored = self.store(self.example)
         shape = (samples, *self.field.shape)
         if stored.dtype == torch.bool:
             return torch.randint(0, 2, shape, generator=generator).to(torch.bool)
-        low, high = stored.min(), stored.max()
         if not stored.is_floating_point():
-            return torch.randint(
-                int(low), int(high) + 1, shape, generator=generator, dtype=stored.dtype
-            )
+            return self._draw_whole(stored, shape, generator)
+        low, high = stored.min(), stored.max()
         if self.role == "weight":  # nothing, for padding, up to more than one
             drawn = torch.rand(shape, generator=generator) * 2
             return drawn.where(torch.arange(samples) != 1, 0.0)
         if low == high and self.role == "input":  # an example of zeros says nothing about its range
             return torch.randn(shape, generator=generator, dtype=stored.dtype) + low
         return torch.rand(shape, generator=generator, dtype=stored.dtype) * (high - low) + low
+
+    def _draw_whole(
+        self, stored: Tensor, shape: tuple[int, ...], generator: torch.Generator
+    ) -> Tensor:
+        """Whole numbers in the example's range; between padding and classes there is nothing."""
+        padding = (stored.long() == IGNORED) & (self.role == "target")
+        real = stored[~padding] if not padding.all() else stored
+        low, high = int(real.min()), int(real.max())
+        drawn = torch.randint(low, high + 1, shape, generator=generator, dtype=stored.dtype)
+        if not padding.any():
+            return drawn
+        padded = torch.rand(shape, generator=generator) < padding.float().mean()
+        return drawn.masked_fill(padded, IGNORED)
+
+
+def draw_batch(reading: Sequence[Reader], samples: int, generator: torch.Generator) -> list[Tensor]:
+    """A fresh batch, as stored: real records where there are some, else like the example's.
+
+    The columns of a record stay together: a mask or a target says something about its own input.
+    """
+    held = [len(reader.records) for reader in reading if reader.records is not None]
+    rows = torch.randint(0, min(held), (samples,), generator=generator) if held else None
+    return [
+        reader.draw(samples, generator) if reader.records is None else reader.records[rows]
+        for reader in reading
+    ]
 
 
 def readers(

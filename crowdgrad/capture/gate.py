@@ -14,6 +14,7 @@ What is far off is never forgiven.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -21,8 +22,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from crowdgrad.capture.compare import Errors, compare_engines, describe
-from crowdgrad.capture.fields import Reader
+from crowdgrad.capture.compare import Errors, LossNotFinite, compare_engines, describe
+from crowdgrad.capture.fields import Reader, draw_batch
 from crowdgrad.domain.program import ProgramSpec
 from crowdgrad.errors import GateError
 from crowdgrad.numerics.layout import StateLayout, is_floating
@@ -34,6 +35,8 @@ NEVER: Final = 2e-2
 """A flipped ReLU moves a gradient by about 2e-3: beyond this, nothing is forgiven."""
 _LARGER: Final = 6
 _DRAWS: Final = 3
+_REDRAWS: Final = 5
+"""How many batches are tried where the loss is not finite: made-up records can be out of range."""
 _ROUNDING: Final = 1e-7
 _AMPLIFIED: Final = 30.0
 """How much further than a nudge moves PyTorch's answer another engine may be from it."""
@@ -87,7 +90,18 @@ class Gate:
 
     def _draw(self, size: int) -> tuple[Errors, Errors]:
         """How far the engines are apart on one fresh batch, and what of that is too far."""
-        drawn = [reader.draw(size, self._generator) for reader in self._readers]
+        for _ in range(_REDRAWS):
+            try:
+                return self._try(size)
+            except LossNotFinite:
+                continue
+        raise GateError(
+            f"the loss is not finite, in PyTorch either, on {_REDRAWS} batches of {size} records.",
+            advice="Check the example's range of values, and logarithms and divisions in the loss.",
+        )
+
+    def _try(self, size: int) -> tuple[Errors, Errors]:
+        drawn = draw_batch(self._readers, size, self._generator)
         number = int(torch.randint(0, 1 << 20, (1,), generator=self._generator))
         batch = Batch(number=number, fields=tuple(column.numpy() for column in drawn))
         errors, update = compare_engines(
@@ -164,8 +178,14 @@ def sizes(spec: ProgramSpec) -> tuple[int, ...]:
 
 def _refusal(errors: Errors, size: int, bound: float) -> GateError:
     name, error = max(errors.items(), key=lambda item: item[1])
+    if math.isfinite(error):
+        what = (
+            f"differs from PyTorch's by {error:.1e} (relative L2, batch of {size}; "
+            f"at most {bound:.0e} is allowed)"
+        )
+    else:
+        what = f"has another shape, or numbers that are not finite (batch of {size})"
     return GateError(
-        f"{describe(name)} differs from PyTorch's by {error:.1e} (relative L2, batch of {size}; "
-        f"at most {bound:.0e} is allowed).",
+        f"{describe(name)} {what}.",
         advice="Nothing was published. An operator is captured wrongly: try layer by layer.",
     )

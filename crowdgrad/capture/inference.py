@@ -13,8 +13,9 @@ from crowdgrad.numerics.vectors import Vector
 
 
 def onnx_model_with_weights(program: Program, state: Vector) -> bytes:
-    """The forward graph pruned to the model's outputs `y:*`; needs no targets, any batch size.
+    """The forward graph pruned to the model's outputs `y:*`; needs no targets.
 
+    It takes any batch size, or the one that the program was captured for.
     What a model draws in evaluation mode stays an input: whoever runs the file chooses the numbers.
     """
     graph = onnx.ModelProto.FromString(program.forward).graph

@@ -16,11 +16,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from crowdgrad.domain.program import Better, MetricSpec, OfMean
+from crowdgrad.errors import TaskError
 
 MetricFunction = Callable[..., Tensor]
 """`function(model(*inputs), *targets)` → a mean over the batch, or one value for each sample."""
 IGNORED: Final = -100
 """The class number that PyTorch's cross-entropy leaves out: padding of sequences."""
+_NONE: Final = 1e-9
+"""Less than any share of a batch: keeps a batch that is all padding from dividing by zero."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,7 @@ def accuracy(outputs: Tensor, target: Tensor) -> Tensor:
 
 
 def correct(outputs: Tensor, target: Tensor) -> Tensor:
-    """For each sample the share of its targets that are the largest output."""
+    """For each sample the share of its targets that are the largest output, padding left out."""
     scores = classes_last(outputs, target)
     return _mean_of_valid((scores.argmax(dim=-1) == target).to(torch.float32), target)
 
@@ -81,11 +84,11 @@ def _cross_entropy(outputs: Tensor, target: Tensor) -> Tensor:
 
 
 def _absolute(outputs: Tensor, target: Tensor) -> Tensor:
-    return _sample_mean((outputs - target).abs())
+    return _sample_mean(_difference(outputs, target).abs())
 
 
 def _square(outputs: Tensor, target: Tensor) -> Tensor:
-    return _sample_mean((outputs - target).square())
+    return _sample_mean(_difference(outputs, target).square())
 
 
 perplexity: Final = Metric(_cross_entropy, better="lower", of_mean="exp")
@@ -96,18 +99,49 @@ root_mean_square_error: Final = Metric(_square, better="lower", of_mean="sqrt")
 def classes_last(outputs: Tensor, target: Tensor) -> Tensor:
     """The outputs with their classes in the last dimension.
 
-    They stand there already where the other sizes are the target's, as in (batch, time, classes);
-    otherwise in dimension 1, as PyTorch's cross-entropy has them: (batch, classes, height, width).
+    They stand in dimension 1 where the other sizes are the target's, as PyTorch's cross-entropy
+    has them: (batch, classes, height, width). Otherwise they are the last one already, as in
+    (batch, time, classes). Where both fit, as in (batch, n, n), PyTorch's way it is.
     """
-    return outputs if outputs.shape[:-1] == target.shape else outputs.movedim(1, -1)
+    places = target.shape[1:]
+    if outputs.dim() == target.dim() + 1:
+        if outputs.shape[2:] == places:
+            return outputs.movedim(1, -1)
+        if outputs.shape[1:-1] == places:
+            return outputs
+    raise TaskError(
+        f"a metric of classes got outputs of {_shape(outputs)} and targets of {_shape(target)}.",
+        advice="Targets have the outputs' shape without the dimension of classes.",
+    )
 
 
 def _mean_of_valid(values: Tensor, target: Tensor) -> Tensor:
-    """For each sample, the mean where the target is not padding."""
-    if target.dim() == 1:
-        return values
-    valid = (target != IGNORED).to(torch.float32)
-    return (values * valid).flatten(1).sum(1) / valid.flatten(1).sum(1).clamp_min(1.0)
+    """For each sample, the mean where the target is not padding.
+
+    Samples that are nothing but padding do not count in the mean over the batch: they give zero,
+    and the others as much more.
+    """
+    valid = (target.long() != IGNORED).to(torch.float32)
+    values = values * valid
+    if target.dim() > 1:
+        counts = valid.flatten(1).sum(1)
+        values = values.flatten(1).sum(1) / counts.clamp_min(1.0)
+        valid = (counts > 0).to(torch.float32)
+    return values / valid.mean().clamp_min(_NONE)
+
+
+def _difference(outputs: Tensor, target: Tensor) -> Tensor:
+    if outputs.shape != target.shape:
+        raise TaskError(
+            f"a metric of differences got outputs of {_shape(outputs)} and targets of "
+            f"{_shape(target)}.",
+            advice="Give both the same shape, for instance output.squeeze(1) in the model.",
+        )
+    return outputs - target
+
+
+def _shape(tensor: Tensor) -> str:
+    return f"shape ({', '.join(['batch', *map(str, tensor.shape[1:])])})"
 
 
 def _sample_mean(values: Tensor) -> Tensor:

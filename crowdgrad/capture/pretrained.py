@@ -1,15 +1,17 @@
-"""Weights from a file into a task: training then starts from them instead of the model's own.
+"""Weights from a file into a model: training then starts from them instead of the model's own.
 
 The file fits the model exactly or is refused with the names of what does not: half a model loaded
 in silence is worse than none. Who wants half of one loads it in the function that makes the task.
+
+They go into the tensors that the model has: a loss may hold these too, and would go on reading the
+old ones beside a copy.
 """
 
 from __future__ import annotations
 
-import copy
 import pickle
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -17,25 +19,35 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from crowdgrad.capture.task import Task
+from crowdgrad.capture.quiet import ALONE, untouched
 from crowdgrad.errors import DataMalformed, DataMissing, TaskError
 
 NAMED = 4
 """How many keys of a kind an error names."""
 
 
-def with_weights(task: Task, source: Path) -> Task:
-    """The task with a copy of its model that holds the weights in `source`.
+@contextmanager
+def holding_weights(model: nn.Module, source: Path | None) -> Iterator[None]:
+    """Inside, the model holds the weights in `source`, if there is one; afterwards its own again.
+
+    Raises what `load_weights` does.
+    """
+    with ALONE, untouched(model):
+        if source is not None:
+            load_weights(model, source)
+        yield
+
+
+def load_weights(model: nn.Module, source: Path) -> None:
+    """The weights in `source` into the model, in place; one that does not fit changes nothing.
 
     A .safetensors file, a .pt or .pth file of a state dict (read without running any code in it),
     or a run folder. Raises DataMissing, DataMalformed or TaskError.
     """
     file = source / "model.safetensors" if source.is_dir() else source
     found = _read(file)
-    model = copy.deepcopy(task.model)
     _check_fit(model, found, file)
     model.load_state_dict(found, strict=False)  # checked, but for the other names of tied weights
-    return replace(task, model=model)
 
 
 def _read(file: Path) -> dict[str, Tensor]:

@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import logging
+import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr
-from typing import Any
+from contextlib import ExitStack, contextmanager, redirect_stderr
+from typing import Any, Final
 
 import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+ALONE: Final = threading.RLock()
+"""Held while a model is captured or compared: that changes settings of the whole process."""
+
 
 @contextmanager
-def untouched(model: nn.Module) -> Iterator[None]:
-    """Restore values, buffers, modes, `requires_grad` and the global random state afterwards."""
-    modes = [(module, module.training) for module in model.modules()]
-    flags = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
-    values = [(t, t.detach().clone()) for t in (*model.parameters(), *model.buffers())]
+def untouched(*given: object) -> Iterator[None]:
+    """Restore values, buffers, modes, `requires_grad` and the global random state afterwards.
+
+    Of every module among `given`: a loss may be one, or a plain function.
+    """
+    roots = [one for one in given if isinstance(one, nn.Module)]
+    modes = [(module, module.training) for root in roots for module in root.modules()]
+    flags = [(p, p.requires_grad) for root in roots for p in root.parameters()]
+    held = [tensor for root in roots for tensor in (*root.parameters(), *root.buffers())]
+    values = [(tensor, tensor.detach().clone()) for tensor in held]
     try:
-        with torch.random.fork_rng(devices=[]), same_tensors(model):
+        with torch.random.fork_rng(devices=[]), ExitStack() as places:
+            for root in roots:
+                places.enter_context(same_tensors(root))
             yield
     finally:
         for module, training in modes:
@@ -70,7 +82,7 @@ def plain_attention() -> Iterator[None]:
 def silence() -> Iterator[None]:
     """No output of the exporters: what matters of it, the gate finds or the exception says."""
     before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
+    logging.disable(logging.ERROR)
     try:
         with (
             warnings.catch_warnings(),
@@ -80,3 +92,15 @@ def silence() -> Iterator[None]:
             yield
     finally:
         logging.disable(before)
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """No garbage collection inside: exporters make millions of objects and drop few of them."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from crowdgrad.capture.capture import Captured
-from crowdgrad.capture.fields import Reader, Records, readers
+from crowdgrad.capture.fields import Reader, Records, draw_batch, readers
 from crowdgrad.capture.quiet import untouched
 from crowdgrad.capture.task import Task
 from crowdgrad.domain.data import Field
@@ -60,8 +60,8 @@ def measure(
     """Time both for about `seconds`; the module is left as it was."""
     reading = readers(task, fields, records, weighted=captured.program.spec.weighted)
     generator = torch.Generator().manual_seed(_SEED)
-    stored = [reader.draw(batch, generator) for reader in reading]
-    with untouched(task.model), _one_thread():
+    stored = draw_batch(reading, batch, generator)
+    with untouched(task.model, task.loss), _one_thread():
         task.model.train()
         steps = (_program_step(captured, stored), lambda: _torch_step(task, reading, stored))
         for step in steps * WARM_UP:

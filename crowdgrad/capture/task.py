@@ -61,7 +61,10 @@ def resolve_metrics(task: Task, output: object) -> dict[str, Metric]:
         return {}
     target = task.targets[0]
     whole = not target.is_floating_point() and target.dtype != torch.bool
-    return {"accuracy": ACCURACY} if whole and target.shape == output.shape[:-1] else {}
+    fits = target.shape == output.shape[:-1] and output.shape[-1] > 1
+    # In (batch, n, n) the classes may stand in either: who knows names the metric.
+    clear = output.dim() == 2 or output.shape[1] != output.shape[2]
+    return {"accuracy": ACCURACY} if whole and fits and clear else {}
 
 
 def _tensors(name: str, value: object) -> tuple[Tensor, ...]:

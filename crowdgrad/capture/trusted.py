@@ -19,12 +19,12 @@ import torch
 
 from crowdgrad.capture.attempt import attempt
 from crowdgrad.capture.compare import distance
-from crowdgrad.capture.fields import readers
+from crowdgrad.capture.fields import draw_batch, readers
 from crowdgrad.capture.gate import Gate
 from crowdgrad.capture.holdings import Holdings, look
 from crowdgrad.capture.loading import load_object
 from crowdgrad.capture.objective import Objective
-from crowdgrad.capture.quiet import untouched
+from crowdgrad.capture.quiet import ALONE, untouched
 from crowdgrad.capture.task import Task
 from crowdgrad.domain.data import Field
 from crowdgrad.domain.program import Program, ProgramSpec
@@ -56,11 +56,22 @@ def open_engine(
     Raises TargetError, TaskError, SettingError or GateError.
     """
     _check_options(program.spec, options)
+    with ALONE:
+        return _open(program, fields, target, folder, options)
+
+
+def _open(
+    program: Program,
+    fields: tuple[Field, ...],
+    target: str,
+    folder: Path,
+    options: TorchOptions,
+) -> TorchEngine:
     task = load_object(target, folder, Task)
     check_same(task.model, program.spec)
     holdings = look(task.model)
     state = StateLayout(program.spec).pack(holdings.arrays())
-    with untouched(task.model):
+    with untouched(task.model, task.loss):
         objective = objective_of(task, holdings, fields)
     _check_same_ends(objective, program.spec)
     engine = TorchEngine(program.spec, objective, options)
@@ -179,7 +190,7 @@ def _check_bf16(
     """Loss and whole gradient: single tensors, and metrics that jump, say little at this width."""
     generator = torch.Generator().manual_seed(_SEED)
     samples = spec.fixed_batch or _BF16_SAMPLES
-    drawn = [reader.draw(samples, generator).numpy() for reader in objective.readers]
+    drawn = [column.numpy() for column in draw_batch(objective.readers, samples, generator)]
     unit = Unit(id=UnitId(0), kind="train", epoch=1, shard=0, first_batch=0, batches=1)
     work = UnitWork(
         unit=unit,

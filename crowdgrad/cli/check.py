@@ -109,7 +109,7 @@ def _examine(args: argparse.Namespace, say: Callable[[str], None]) -> dict[str, 
 
 def _subject(target: str) -> Subject:
     from crowdgrad.capture.loading import load_object
-    from crowdgrad.capture.pretrained import with_weights
+    from crowdgrad.capture.pretrained import load_weights
     from crowdgrad.capture.task import Task
     from crowdgrad.cli.host import read_plan
     from crowdgrad.host.job import GATE_RECORDS, JobPlan
@@ -127,8 +127,10 @@ def _subject(target: str) -> Subject:
             f"{target} is a {type(found).__name__}, not a cg.Task or cg.Job.",
             advice="Name one, or a function that returns one.",
         )
+    if found.weights:
+        load_weights(found.task.model, Path(found.weights))
     return Subject(
-        task=with_weights(found.task, Path(found.weights)) if found.weights else found.task,
+        task=found.task,
         batch_size=found.recipe.local().batch_size,
         fields=found.data.fields,
         records=[column[:GATE_RECORDS] for column in found.data.splits["train"]],

@@ -40,10 +40,17 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("file", metavar="FILE", help=".npy, .npz or .csv")
     parser.add_argument("--describe", action=_Describe, help="say what the model takes; no FILE")
     parser.add_argument("--out", metavar="FILE", help="write all answers: .npz or .csv")
-    parser.add_argument("--seed", type=whole, default=0, help="of what the model draws (0)")
+    parser.add_argument("--seed", type=_seed, default=0, help="of what the model draws (0)")
     parser.add_argument("--runs", metavar="DIR", default="runs", help="where runs are (runs)")
     parser.add_argument("--json", metavar="FILE", help=JSON_HELP)
     parser.set_defaults(run=run)
+
+
+def _seed(text: str) -> int:
+    seed = whole(text)
+    if seed >= 1 << 64:
+        raise argparse.ArgumentTypeError(f"{text} is not below 2^64")
+    return seed
 
 
 class _Describe(argparse.Action):

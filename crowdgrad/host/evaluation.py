@@ -48,7 +48,12 @@ class Scores:
 
     @property
     def finite(self) -> bool:
-        return math.isfinite(self.loss) and all(map(math.isfinite, self.metrics.values()))
+        """Whether what decides is: the loss and the first metric. Others may have no value."""
+        return math.isfinite(self.loss) and math.isfinite(self._first)
+
+    @property
+    def _first(self) -> float:
+        return next(iter(self.metrics.values()), 0.0)
 
     def better_than(self, other: Scores | None) -> bool:
         """By the first metric, then by the loss. What is not finite is never better."""
@@ -57,8 +62,7 @@ class Scores:
         return self._rank() > other._rank()
 
     def _rank(self) -> tuple[float, float]:
-        first = next(iter(self.metrics.values()), 0.0)
-        return (first if self.better == "higher" else -first), -self.loss
+        return (self._first if self.better == "higher" else -self._first), -self.loss
 
 
 @dataclass(slots=True)

@@ -176,13 +176,13 @@ def _publish(blobs: dict[ChunkHash, bytes], data: bytes) -> ChunkHash:
 def _capture(plan: JobPlan, earlier: Earlier | None, data: DataSet, progress: Progress) -> Captured:
     # PyTorch: only a host that captures pays for it.
     from crowdgrad.capture.capture import capture
-    from crowdgrad.capture.pretrained import with_weights
+    from crowdgrad.capture.pretrained import holding_weights
 
     source = earlier.folder if earlier is not None else plan.weights
-    task = plan.task if source is None else with_weights(plan.task, Path(source))
     some = [column[:GATE_RECORDS] for column in data.splits["train"]]
     batch_size = plan.recipe.local().batch_size
-    return capture(task, data.fields, progress, some, batch_size=batch_size)
+    with holding_weights(plan.task.model, Path(source) if source is not None else None):
+        return capture(plan.task, data.fields, progress, some, batch_size=batch_size)
 
 
 def _job(plan: JobPlan, program: ChunkHash, manifest: ChunkHash, earlier: Earlier | None) -> Job:

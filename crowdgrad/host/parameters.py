@@ -209,7 +209,9 @@ class Parameters:
     def _add(self, update: Vector, samples: int) -> None:
         if self._merged is None:
             self._merged = np.zeros(self._layout.update_words, np.float32)
-        buffers.add(self._layout, self._merged, update, samples)
+        # Buffers as a running mean: a sum of large ones would overflow.
+        part = samples / (self._merged_samples + samples)
+        buffers.mix(self._layout, self._merged, update, part)
         share = np.float32(samples)
         update_D, merged_D = update[: self._layout.size], self._merged[: self._layout.size]
         with np.errstate(all="ignore"):
@@ -220,7 +222,6 @@ class Parameters:
     def _step_mean(self, merged: Vector, total: int, rate: float, batches: int) -> None:
         mean_D = merged[: self._layout.size]
         np.divide(mean_D, np.float32(total), out=mean_D)
-        buffers.divide(self._layout, merged, total)
         self._step(merged, self.version, rate, batches, 1.0)
         merged.fill(0.0)
 

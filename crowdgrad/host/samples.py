@@ -94,14 +94,19 @@ def _chosen(
 
 
 def _from_csv(file: Path, inputs: Sequence[Wanted]) -> list[NDArray[Any]]:
-    """A row for each record, the numbers of every input one after the other; a heading may be."""
+    """A row for each record, the numbers of every input one after the other; a heading may be.
+
+    A gap is no record that could be left out: answers are numbered as the records are.
+    """
     wanted = sum(one.elements for one in inputs)
     try:
-        with file.open(encoding="utf-8") as lines, warnings.catch_warnings():
+        lines = file.read_text(encoding="utf-8-sig").rstrip().splitlines()
+        records = lines[_is_heading(lines[0]) :] if lines else []
+        if not all(map(str.strip, records)):
+            raise ValueError("a line in its middle is empty")
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an empty file is said below
-            heading = not _is_numbers(lines.readline())
-            lines.seek(0)
-            table = np.loadtxt(lines, delimiter=",", skiprows=int(heading), ndmin=2)
+            table = np.loadtxt(records, delimiter=",", ndmin=2)
     except (ValueError, UnicodeDecodeError) as error:
         raise DataMalformed(
             f"{file.name} is not a table of numbers: {error}.",
@@ -117,9 +122,15 @@ def _from_csv(file: Path, inputs: Sequence[Wanted]) -> list[NDArray[Any]]:
     return np.split(table, ends[:-1], axis=1)
 
 
-def _is_numbers(line: str) -> bool:
+def _is_heading(line: str) -> bool:
+    """Whether it has words and no number: with one, it is a record with a mistake in it."""
+    cells = [cell for cell in line.split(",") if cell.strip()]
+    return bool(cells) and not any(map(_is_number, cells))
+
+
+def _is_number(cell: str) -> bool:
     try:
-        list(map(float, line.split(",")))
+        float(cell)
     except ValueError:
         return False
     return True

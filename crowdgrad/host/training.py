@@ -10,8 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 
-import numpy as np
-
 from crowdgrad.domain.data import Manifest
 from crowdgrad.domain.job import Job, JobState, Member, Roster, Volunteer
 from crowdgrad.domain.program import ProgramSpec
@@ -232,6 +230,6 @@ class Training:
             return self.course.best_vector
         failed = self.course.ending is not None and self.course.ending.state == "failed"
         last, _ = await self.parameters.copy()
-        if failed or not np.isfinite(last).all():
+        if failed or not await self.parameters.finite(last):
             return self._setbacks.last.good.saved.vector
         return last

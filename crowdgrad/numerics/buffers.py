@@ -4,9 +4,10 @@
     n ← n + (n_received − n_base)       whole numbers; the increment is what travels
 
 Adding *differences* of floating buffers would be unstable: with momentum 0.1 the recursion grows
-from staleness 16 on. A convex average never leaves the range of what was received. At staleness s
-and momentum m the mean follows in about (s + 1)/m updates for any c well above 1/s, and half as
-fast for c = 1/(1 + s): hence ½, which still halves what one odd batch can do.
+from staleness 16 on. A convex average never leaves the range of what was received; here it does not
+even by rounding. At staleness s and momentum m the mean follows in about (s + 1)/m updates for any
+c well above 1/s, and half as fast for c = 1/(1 + s): hence ½, which still halves what one odd batch
+can do. In a round c is the part of the samples so far, which makes it their mean.
 """
 
 from __future__ import annotations
@@ -47,25 +48,20 @@ def mix(layout: StateLayout, state: Vector, update: Vector, part: float) -> None
     ):
         if not is_floating(tensor):
             ours += received
-        elif part >= 1:
-            ours[...] = received
         else:
-            ours += (received - ours) * part
+            _average(ours, received, part)
 
 
-def add(layout: StateLayout, total: Vector, update: Vector, samples: int) -> None:
-    """Add an update's buffers to a round's, floating ones weighted by its samples."""
-    for (tensor, sums), (_, values) in zip(
-        layout.buffers(total), layout.buffers(update), strict=True
-    ):
-        sums += values * samples if is_floating(tensor) else values
-
-
-def divide(layout: StateLayout, total: Vector, samples: int) -> None:
-    """From a round's sums to its means; counters stay sums."""
-    for tensor, sums in layout.buffers(total):
-        if is_floating(tensor):
-            sums /= samples
+def _average(ours: NDArray[Any], received: NDArray[Any], part: float) -> None:
+    """(1 − part)·ours + part·received, in place: finite wherever both are, however large."""
+    if part >= 1:
+        ours[...] = received
+        return
+    least, most = np.minimum(ours, received), np.maximum(ours, received)
+    with np.errstate(all="ignore"):  # two shares of the largest number may round to more than it
+        mixed = np.multiply(ours, 1 - part, dtype=np.float64)
+        mixed = mixed + np.multiply(received, part, dtype=np.float64)
+    ours[...] = np.clip(mixed, least, most)
 
 
 def carry(layout: StateLayout, source: Vector, target: Vector) -> None:

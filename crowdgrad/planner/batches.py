@@ -7,19 +7,19 @@ every epoch has the plan of its own batch size.
 
 A program may ask for more: batch normalisation cannot train on one sample, so then no batch has
 fewer than two; and a program captured for one batch size takes no other, so what is left over at
-the end of a shard is left out, or filled up where samples have weights.
+the end of a shard is left out, or filled up where samples have weights and nothing measures them.
 """
 
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
 from crowdgrad.domain.data import Manifest, Split
 from crowdgrad.domain.program import ProgramSpec
-from crowdgrad.domain.work import LocalSteps
+from crowdgrad.domain.work import MAX_BATCH_SIZE, LocalSteps
 
 PLANS_KEPT = 64
 """Batch sizes whose plans are remembered; more than any sensible growth has at a time."""
@@ -37,8 +37,9 @@ class Sizes:
 
     @classmethod
     def of(cls, spec: ProgramSpec, split: Split) -> Sizes:
-        # Filled-up samples weigh nothing in the loss, but metrics do not know of weights.
-        fill = spec.weighted and split == "train"
+        # Filled-up samples weigh nothing in the loss; metrics, means and variances do not know.
+        measures = any(tensor.dtype.startswith("float") for tensor in spec.buffers)
+        fill = spec.weighted and split == "train" and not measures
         return cls(smallest=spec.smallest_batch, whole=spec.fixed_batch > 0, fill=fill)
 
     def batches(self, records: int, batch_size: int) -> int:
@@ -136,6 +137,13 @@ class EpochPlans:
                 del self._plans[next(iter(self._plans))]
             found = self._plans[size] = cut(self._shards, self._records, size, self._sizes)
         return found
+
+
+def largest_batch(local: LocalSteps, spec: ProgramSpec, records: Iterable[int]) -> int:
+    """More samples than this no batch of shards of these sizes has, in whatever epoch."""
+    grown = (local.largest_batch or MAX_BATCH_SIZE) if local.growth > 1 else 0
+    size = max(local.batch_size, grown, 2 * spec.smallest_batch - 1)
+    return max(spec.fixed_batch, min(size, max(records, default=0)))
 
 
 def plan(manifest: Manifest, split: Split, batch_size: int) -> BatchPlan:

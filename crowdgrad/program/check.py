@@ -1,9 +1,10 @@
 """Refuse a program before any runtime sees it.
 
 A runtime written in C++ must not be the first to read a stranger's bytes. So our own reader goes
-first and lets through only what our own capture emits: standard operators from a list, no code, no
-files, no loops, inputs and outputs exactly as the spec promises, sizes fixed except the batch.
-Bounds on memory and work by shape inference belong here too, as further rules over the `Graph`.
+first and lets through only the kind of graph that our own capture emits: standard operators from a
+list, no code, no files, no loops, inputs and outputs exactly as the spec promises, sizes fixed
+except the batch, no attribute that the standard does not give an operator. Bounds on memory and
+work by shape inference belong here too, as further rules over the `Graph`.
 """
 
 from __future__ import annotations
@@ -51,6 +52,51 @@ _SHAPING: Final = {
     "Unsqueeze",
 }  # fmt: skip
 ALLOWED_OPS: Final = frozenset(_ELEMENTWISE | _ACTIVATIONS | _WINDOWS | _REDUCTIONS | _SHAPING)
+_ATTRIBUTES: Final = (
+    ("ArgMax ArgMin", "axis keepdims select_last_index"),
+    ("AveragePool", "auto_pad ceil_mode count_include_pad dilations kernel_shape pads strides"),
+    ("BatchNormalization", "epsilon momentum training_mode"),
+    ("Cast", "saturate to"),
+    ("CastLike", "saturate"),
+    ("Celu Elu LeakyRelu ThresholdedRelu", "alpha"),
+    ("Concat Flatten Gather GatherElements LogSoftmax Softmax", "axis"),
+    ("Constant", "value value_float value_floats value_int value_ints"),
+    ("ConstantOfShape", "value"),
+    ("Conv", "auto_pad dilations group kernel_shape pads strides"),
+    (
+        "ConvTranspose",
+        "auto_pad dilations group kernel_shape output_padding output_shape pads strides",
+    ),
+    ("CumSum", "exclusive reverse"),
+    ("GatherND", "batch_dims"),
+    ("Gelu", "approximate"),
+    ("Gemm", "alpha beta transA transB"),
+    ("HardSigmoid", "alpha beta"),
+    ("InstanceNormalization", "epsilon"),
+    ("IsInf", "detect_negative detect_positive"),
+    ("LayerNormalization", "axis epsilon stash_type"),
+    ("MaxPool", "auto_pad ceil_mode dilations kernel_shape pads storage_order strides"),
+    ("Mod", "fmod"),
+    ("Pad", "mode"),
+    (
+        "ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin "
+        "ReduceProd ReduceSum ReduceSumSquare",
+        "keepdims noop_with_empty_axes",
+    ),
+    ("Reshape", "allowzero"),
+    ("ScatterElements", "axis reduction"),
+    ("ScatterND", "reduction"),
+    ("Selu", "alpha gamma"),
+    ("Shape", "end start"),
+    ("Split", "axis num_outputs"),
+    ("TopK", "axis largest sorted"),
+    ("Transpose", "perm"),
+    ("Trilu", "upper"),
+)
+"""Operators and the attributes they may have, by the standard; the others have none."""
+ALLOWED_ATTRIBUTES: Final = {
+    op: frozenset(names.split()) for ops, names in _ATTRIBUTES for op in ops.split()
+}
 
 ELEMENTS: Final[dict[int, str]] = {
     1: "float32", 2: "uint8", 3: "int8", 5: "int16", 6: "int32", 7: "int64", 9: "bool",
@@ -200,6 +246,8 @@ def _check_attributes(node: Node, what: str) -> None:
             raise ProgramRefused(f"{what}: {node.op} in training mode, which runtimes disagree on.")
         if node.op == "Constant" and name.startswith("value_string"):
             raise ProgramRefused(f"{what} holds a text, which no program of ours does.")
+        if name not in ALLOWED_ATTRIBUTES.get(node.op, ()):
+            raise ProgramRefused(f"{what}: {node.op} has the unknown attribute {name[:64]!r}.")
 
 
 def _make(made: set[str], names: Iterable[str], what: str) -> None:

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from crowdgrad.domain.matching import as_code
 from crowdgrad.errors import (
     ChildDied,
+    CrowdgradError,
     DataError,
     PeerError,
     ProgramError,
+    SettingError,
     TargetError,
     Unreachable,
 )
@@ -26,6 +28,8 @@ from crowdgrad.volunteer.events import Event, Watch
 from crowdgrad.volunteer.probe import describe
 from crowdgrad.volunteer.talk import Trusted
 
+OF_ONE_JOB = (PeerError, Unreachable, ChildDied, ProgramError, DataError)
+"""Troubles that another job need not have."""
 POLITE_S = 1.0
 """How long saying goodbye may take."""
 
@@ -122,8 +126,8 @@ async def _matched_jobs(
             assert address is not None
             try:
                 outcomes.append(await agent.work_for(*address))
-            except (PeerError, Unreachable, ChildDied, ProgramError, DataError) as error:
-                if options.target is not None:
+            except (*OF_ONE_JOB, SettingError) as error:
+                if options.target is not None or not _another_may_do(error, options):
                     raise
                 watch(Event(kind="trouble", text=f"{error} Looking for another job."))
             else:
@@ -132,6 +136,12 @@ async def _matched_jobs(
             match = await presence.next_job()
     finally:
         await presence.close()
+
+
+def _another_may_do(error: CrowdgradError, options: Options) -> bool:
+    """Settings are wrong for every job, but for one: not every model can be compiled."""
+    compiles = options.trusted is not None and options.trusted.compile
+    return compiles or not isinstance(error, SettingError)
 
 
 async def _until_stopped(

@@ -13,7 +13,7 @@ from crowdgrad.volunteer.arena import Arena
 MAX_DEATHS = 3
 START_S = 60.0
 TRUSTED_START_S = 600.0
-"""PyTorch may have to be loaded from a cold disk, the model compared and compiled."""
+"""PyTorch may have to be loaded from a cold disk, the model compared; the first unit compiles."""
 PATIENCE_FACTOR = 10.0
 DYING_S = 1.0
 STDERR_KEPT = 2000
@@ -106,7 +106,9 @@ class TrainerLink:
     def _patience_s(self, ask: talk.Compute) -> float:
         """How long a stretch may take before the trainer is taken for stuck."""
         pauses_s = self._setup.pace_s * len(ask.numbers)
-        return pauses_s + max(START_S, PATIENCE_FACTOR * self._slowest_s)
+        first = self._slowest_s == 0.0 and self._setup.trusted is not None
+        least_s = TRUSTED_START_S if first else START_S
+        return pauses_s + max(least_s, PATIENCE_FACTOR * self._slowest_s)
 
     async def _ask(self, message: talk.ToTrainer, patience_s: float) -> talk.ToAgent:
         process = self._process

@@ -12,9 +12,13 @@ from collections.abc import Callable
 from crowdgrad.data.shards import MAX_MANIFEST_BYTES, decode_manifest
 from crowdgrad.domain.data import ChunkHash, Manifest
 from crowdgrad.domain.job import Job
-from crowdgrad.errors import DataAltered, MessageError, TurnedAway
+from crowdgrad.domain.program import ProgramSpec
+from crowdgrad.domain.work import LocalSteps
+from crowdgrad.errors import DataAltered, MessageError, ProgramRefused, TurnedAway
 from crowdgrad.net.messages import MAX_SHARDS_NAMED, Admit, Grant
+from crowdgrad.planner.batches import largest_batch
 from crowdgrad.program.artifact import decode
+from crowdgrad.program.engines.base import noise_bytes
 from crowdgrad.program.engines.replica import held_bytes
 from crowdgrad.replication.base import Chunks
 from crowdgrad.volunteer import talk
@@ -56,7 +60,9 @@ class Workshop:
         manifest_bytes = await _fetch(talk_to, chunks, job.manifest, admit.manifest_bytes)
         manifest = decode_manifest(manifest_bytes)
         spec = decode(program_bytes).spec
+        _check_batch_size(spec, job.local)
         mine = range(len(manifest.shards)) if admit.position == 0 else manifest.numbers("train")
+        records = [manifest.shards[number].records for number in mine]
         layout = lay_out(
             program_bytes=len(program_bytes),
             manifest_bytes=len(manifest_bytes),
@@ -65,8 +71,9 @@ class Workshop:
             slots=job.local.overlap + 1,
             shard_bytes=[(number, manifest.shards[number].bytes) for number in mine],
         )
-        replicas = held_bytes(job.local, spec)
-        _bound("memory it needs", layout.total_bytes + replicas, memory_bytes)
+        held = held_bytes(job.local, spec)
+        held += noise_bytes(spec, largest_batch(job.local, spec, records))
+        _bound("memory it needs", layout.total_bytes + held, memory_bytes)
         arena = Arena.make(layout.total_bytes)
         layout.program.of(arena.memory)[:] = program_bytes
         layout.manifest.of(arena.memory)[:] = manifest_bytes
@@ -201,6 +208,16 @@ def _bound(what: str, size: int, limit: int) -> None:
             f"This job is too large for this machine: the {what} has {size:,} bytes, the limit is "
             f"{limit:,}.",
             advice="Lend a larger machine, or help another job.",
+        )
+
+
+def _check_batch_size(spec: ProgramSpec, local: LocalSteps) -> None:
+    """Batches are cut by the one and filled up to the other."""
+    if spec.fixed_batch not in (0, local.batch_size):
+        raise ProgramRefused(
+            f"The job's program takes batches of {spec.fixed_batch} samples only, but its batch "
+            f"size is {local.batch_size}.",
+            advice="The host must capture its model again; help another job.",
         )
 
 

@@ -152,6 +152,16 @@ POOLING = (
     _one("adaptive max pool 1-d", lambda: nn.AdaptiveMaxPool1d(3), (3, 9)),
     _one("adaptive max pool 2-d", lambda: nn.AdaptiveMaxPool2d((3, 2)), (3, 6, 4)),
     _one("lp pool 2-d", lambda: nn.LPPool2d(2, 2), (3, 6, 4)),
+    _one("max pool 2-d without channels", lambda: nn.MaxPool2d(2), (6, 5)),
+    _one("max pool 2-d overlapping, without channels", lambda: nn.MaxPool2d(3, 2, 1), (8, 7)),
+    _one("max pool 1-d without channels", lambda: nn.MaxPool1d(2), (6,)),
+    _one("max pool 3-d without channels", lambda: nn.MaxPool3d(2), (4, 4, 2)),
+    _one("avg pool 2-d without channels", lambda: nn.AvgPool2d(3, 2, 1), (8, 7)),
+    _one("avg pool 3-d without channels", lambda: nn.AvgPool3d(2), (4, 4, 2)),
+    _one("avg pool 2-d divisor, no channels", lambda: nn.AvgPool2d(2, divisor_override=3), (6, 4)),
+    _one("adaptive avg pool 2-d without channels", lambda: nn.AdaptiveAvgPool2d((3, 2)), (7, 5)),
+    _one("adaptive avg pool 3-d without channels", lambda: nn.AdaptiveAvgPool3d(2), (4, 4, 5)),
+    _one("adaptive max pool 2-d without channels", lambda: nn.AdaptiveMaxPool2d((3, 2)), (6, 4)),
 )
 
 NORMALISATION = (
@@ -165,6 +175,8 @@ NORMALISATION = (
     _one("rms norm", lambda: nn.RMSNorm(4), (3, 4)),
     _one("local response norm", lambda: nn.LocalResponseNorm(2), (4, 3, 3)),
     _one("weight norm", lambda: nn.utils.parametrizations.weight_norm(nn.Linear(4, 3)), (4,)),
+    _function("variance over the batch", lambda x: x.var(0), (4,)),
+    _function("deviation over the batch", lambda x: x.std(0), (4,)),
     _one("normalize", lambda: lambda x: F.normalize(x, dim=1), (4,)),
     _one("cosine similarity", lambda: lambda x, y: F.cosine_similarity(x, y), (4,), (4,)),
 )

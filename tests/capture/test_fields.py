@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from crowdgrad.capture.fields import readers
+from crowdgrad.capture.fields import draw_batch, readers
 from crowdgrad.capture.task import Task
 from crowdgrad.domain.data import Field
 from crowdgrad.errors import TaskError
@@ -86,3 +86,19 @@ def test_types_a_record_cannot_have_are_refused():
     task = Task(TASK.model, TASK.loss, inputs=(X.half(),), targets=(Y,))
     with pytest.raises(TaskError, match="float16"):
         readers(task, None)
+
+
+def test_the_columns_of_a_record_stay_together():
+    rows = torch.arange(100)
+    records = [rows[:, None].expand(100, 3).float().numpy(), rows.numpy()]
+    reading = readers(TASK, None, records, weighted=True)
+    x, y, weights = draw_batch(reading, 50, torch.Generator().manual_seed(0))
+    assert torch.equal(x[:, 0].long(), y)
+    assert len(set(y.tolist())) > 10
+    assert weights.shape == (50,)
+
+
+def test_padding_of_targets_is_drawn_as_padding():
+    task = Task(TASK.model, TASK.loss, inputs=(X,), targets=(torch.tensor([0, 2, -100, 1]),))
+    drawn = readers(task, None)[1].draw(200, torch.Generator().manual_seed(0))
+    assert set(drawn.tolist()) == {-100, 0, 1, 2}

@@ -12,6 +12,7 @@ from onnx import helper, numpy_helper
 from torch import nn
 
 from crowdgrad.capture.capture import Captured, capture
+from crowdgrad.capture.compare import distance
 from crowdgrad.capture.fields import readers
 from crowdgrad.capture.gate import BOUND, Gate
 from crowdgrad.capture.holdings import look
@@ -112,7 +113,9 @@ def test_numbers_that_are_not_finite_never_pass(captured):
     program = replace(
         captured.program, gradient=scaled(captured.program.gradient, "g:0.bias", float("nan"))
     )
-    with pytest.raises(GateError, match=r"gradient of '0\.bias'"):
+    with pytest.raises(
+        GateError, match=r"gradient of '0\.bias' has another shape, or numbers that"
+    ):
         pass_gate(program, captured.state)
 
 
@@ -155,3 +158,41 @@ def test_a_draw_that_misses_by_little_is_forgiven_where_the_next_two_hold(
         else:
             with pytest.raises(GateError, match="gradient of"):
                 gate.pass_through()
+
+
+class Overflowing:
+    """PyTorch itself, but the first losses it is asked for are infinite."""
+
+    def __init__(self, engine: Reference, times: int) -> None:
+        self._engine, self._left = engine, times
+
+    def train(self, work, state, update):
+        result = self._engine.train(work, state, update)
+        self._left -= 1
+        return replace(result, loss=float("inf")) if self._left >= 0 else result
+
+    def __getattr__(self, name):
+        return getattr(self._engine, name)
+
+
+@pytest.mark.parametrize(("ours", "theirs", "reason"), [
+    (2, 2, None),  # another batch is drawn
+    (99, 99, "the loss is not finite, in PyTorch either"),
+    (99, 0, "the loss has another shape, or numbers that are not finite"),
+])  # fmt: skip
+def test_infinite_losses_on_both_sides_are_no_agreement(captured, ours, theirs, reason):
+    spec = captured.program.spec
+    engines = [Overflowing(Reference(OBJECTIVE, look(MODEL), spec), n) for n in (ours, theirs)]
+    gate = Gate(spec, captured.state, OBJECTIVE.readers, *engines)
+    with untouched(MODEL):
+        if reason is None:
+            assert gate.pass_through() == 0
+        else:
+            with pytest.raises(GateError, match=reason):
+                gate.pass_through()
+
+
+def test_infinities_are_compared_without_a_warning():
+    with np.errstate(invalid="raise"):
+        assert distance([np.inf, 1.0], [np.inf, 1.0], 0.0) == 0
+        assert distance([np.inf], [-np.inf], 0.0) == np.inf

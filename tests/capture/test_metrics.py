@@ -9,6 +9,7 @@ import torch.nn.functional as F
 import crowdgrad as cg
 from crowdgrad.capture import metrics
 from crowdgrad.capture.metrics import IGNORED, Metric, accuracy, as_metrics
+from crowdgrad.errors import TaskError
 
 torch.manual_seed(0)
 SCORES = torch.tensor([[1.0, 2.0, 0.0], [3.0, 0.0, 2.0], [0.0, 1.0, 5.0], [5.0, 1.0, 4.0]])
@@ -46,6 +47,34 @@ def test_padding_counts_neither_as_right_nor_as_wrong():
     words = F.one_hot(torch.tensor([[0, 1, 2, 3]]), 4).float()
     assert accuracy(words, torch.tensor([[0, 2, IGNORED, IGNORED]])) == 0.5
     assert accuracy(words, torch.full((1, 4), IGNORED)) == 0
+
+
+def test_samples_that_are_all_padding_are_left_out_of_the_mean():
+    target = torch.tensor([1, IGNORED, 1, IGNORED])
+    assert accuracy(SCORES, target) == 0.5
+    assert float(metrics.top_k(1)(SCORES, target).mean()) == 0.5
+    entropy = float(metrics.perplexity(SCORES, target).mean())
+    assert entropy == pytest.approx(float(F.cross_entropy(SCORES, target)))
+    words = F.one_hot(torch.tensor([[0, 1, 2], [0, 1, 2]]), 4).float()
+    assert accuracy(words, torch.tensor([[0, 1, 3], [IGNORED] * 3])) == pytest.approx(2 / 3)
+
+
+def test_classes_are_in_dimension_one_where_both_would_fit():
+    scores, target = torch.randn(5, 3, 3), torch.randint(0, 3, (5, 3))
+    wanted = float(F.cross_entropy(scores, target))
+    assert float(metrics.perplexity(scores, target).mean()) == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize("name", ["mean_absolute_error", "root_mean_square_error"])
+def test_differences_of_other_shapes_are_refused(name):
+    with pytest.raises(TaskError, match=r"\(batch, 1\) and targets of shape \(batch\)"):
+        getattr(metrics, name)(torch.zeros(4, 1), torch.zeros(4))
+
+
+@pytest.mark.parametrize(("outputs", "target"), [(SCORES, TARGET[:, None]), (SCORES[:, 0], TARGET)])
+def test_classes_of_other_shapes_are_refused(outputs, target):
+    with pytest.raises(TaskError, match=r"a metric of classes got outputs of shape \(batch"):
+        accuracy(outputs, target)
 
 
 def test_mean_errors():

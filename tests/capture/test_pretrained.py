@@ -9,7 +9,8 @@ import torch
 from safetensors.torch import save_file, save_model
 from torch import nn
 
-from crowdgrad.capture.pretrained import with_weights
+from crowdgrad.capture.capture import capture
+from crowdgrad.capture.pretrained import holding_weights, load_weights
 from crowdgrad.capture.task import Task
 from crowdgrad.errors import DataMalformed, DataMissing, TaskError
 
@@ -41,7 +42,7 @@ def same(one: nn.Module, other: nn.Module) -> bool:
 
 
 @pytest.mark.parametrize("kind", ["model", "dict", "pt", "run"])
-def test_weights_and_buffers_are_loaded_into_a_copy(tmp_path: Path, kind: str) -> None:
+def test_weights_and_buffers_are_held_for_a_while(tmp_path: Path, kind: str) -> None:
     given, mine = task(1), task(2)
     file = tmp_path / "w.safetensors"
     if kind == "model":
@@ -54,9 +55,9 @@ def test_weights_and_buffers_are_loaded_into_a_copy(tmp_path: Path, kind: str) -
         save_file(values, tmp_path / "model.safetensors")
         file = tmp_path if kind == "run" else tmp_path / "model.safetensors"
     before = {name: value.clone() for name, value in mine.model.state_dict().items()}
-    found = with_weights(mine, file)
-    assert same(found.model, given.model)
-    assert found.model.back.weight is found.model.embed.weight
+    with holding_weights(mine.model, file):
+        assert same(mine.model, given.model)
+        assert mine.model.back.weight is mine.model.embed.weight
     assert all(torch.equal(before[name], value) for name, value in mine.model.state_dict().items())
 
 
@@ -66,7 +67,7 @@ def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
     values["extra"] = torch.zeros(1)
     save_file(values, tmp_path / "w.safetensors")
     with pytest.raises(TaskError) as caught:
-        with_weights(task(2), tmp_path / "w.safetensors")
+        load_weights(task(2).model, tmp_path / "w.safetensors")
     for said in (
         "Missing: norm.weight",
         "not in the model: extra",
@@ -78,16 +79,32 @@ def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
 
 def test_what_is_no_file_of_weights(tmp_path: Path) -> None:
     with pytest.raises(DataMissing, match="no weights at"):
-        with_weights(task(1), tmp_path / "gone.safetensors")
+        load_weights(task(1).model, tmp_path / "gone.safetensors")
     (tmp_path / "w.safetensors").write_bytes(b"nothing")
     with pytest.raises(DataMalformed, match="cannot be read as weights"):
-        with_weights(task(1), tmp_path / "w.safetensors")
+        load_weights(task(1).model, tmp_path / "w.safetensors")
     torch.save({"epoch": 3}, tmp_path / "checkpoint.pt")
     with pytest.raises(DataMalformed, match="state dict"):
-        with_weights(task(1), tmp_path / "checkpoint.pt")
+        load_weights(task(1).model, tmp_path / "checkpoint.pt")
 
 
 def test_no_code_in_a_file_is_run(tmp_path: Path) -> None:
     torch.save(task(1).model, tmp_path / "model.pt")  # a whole module: a pickle of classes
     with pytest.raises(DataMalformed, match="cannot be read as weights"):
-        with_weights(task(2), tmp_path / "model.pt")
+        load_weights(task(2).model, tmp_path / "model.pt")
+
+
+def test_a_loss_that_reads_the_model_reads_the_weights_too(tmp_path: Path) -> None:
+    given, model = nn.Linear(4, 3), nn.Linear(4, 3)
+    save_model(given, str(tmp_path / "w.safetensors"))
+    own = model.weight.detach().clone()
+
+    def loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return nn.functional.cross_entropy(output, target) + model.weight.square().sum()
+
+    task = Task(model, loss, inputs=(torch.randn(4, 4),), targets=(torch.arange(4) % 3,))
+    with holding_weights(task.model, tmp_path / "w.safetensors"):
+        assert torch.equal(model.weight, given.weight)  # the very tensor that the loss holds
+        captured = capture(task)
+    assert captured.state.tolist() == [*given.weight.flatten().tolist(), *given.bias.tolist()]
+    assert torch.equal(model.weight, own)

@@ -72,6 +72,8 @@ class Flags(Base):
         (Twisted(), "one dimension of what dropout"),
         (Flags(), "'seen', which holds truth values"),
         (nn.Linear(8, 5).double(), "float64"),
+        (nn.Sequential(nn.Linear(8, 5), nn.BatchNorm1d(5, momentum=None)),
+         r"1 is a BatchNorm\(momentum=None\).*momentum"),
         (nn.Sequential(nn.Linear(8, 5), nn.RReLU()), "rrelu"),
     ],
 )  # fmt: skip
@@ -89,6 +91,23 @@ class LearningLoss(nn.Module):
         return F.cross_entropy(output * self.scale, target)
 
 
+class CountingLoss(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, output: Tensor, target: Tensor) -> Tensor:
+        self.calls += 1
+        return F.cross_entropy(output, target) / self.calls
+
+
+SCALE = nn.Parameter(torch.ones(5))
+
+
+def scaled(output: Tensor, target: Tensor) -> Tensor:
+    return F.cross_entropy(output * SCALE, target)
+
+
 def broken(output: Tensor, target: Tensor) -> Tensor:
     return output[:, 99].mean()
 
@@ -100,6 +119,8 @@ def broken(output: Tensor, target: Tensor) -> Tensor:
         ({"model": nn.Linear(8, 5).requires_grad_(False)}, "does not depend on any parameter"),
         ({"loss": lambda output, target: output}, "not a scalar"),
         ({"loss": LearningLoss()}, "'scale', that would never be trained"),
+        ({"loss": scaled}, r"of its own, of shape \(5,\), that would never be trained"),
+        ({"loss": CountingLoss()}, "changes a buffer of its own, 'calls'.*part of the model"),
         ({"loss": lambda output, target: 1.0}, "not a scalar"),
         ({"loss": lambda output, target: output.mean() * float("nan")}, "nan on the example"),
         ({"loss": broken}, r"IndexError.*at test_refusals.py:\d+: `return output\[:, 99\]"),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.export import Dim
 
 from crowdgrad.capture.forms import FORMS, conv_form
 from crowdgrad.capture.rewrites import REWRITES
@@ -25,9 +27,16 @@ AT_ONCE = 10
 SOME = (
     "conv: 2-d padded", "conv: transposed 2-d, everything", "max pool 2-d", "group norm",
     "cross entropy everything", "embedding with padding", "pad replicated",
+    "variance over the batch", "max pool 2-d without channels",
 )  # fmt: skip
 REWRITTEN = (*CONVOLUTIONS, *POOLING, *NORMALISATION)
 """Where eager mode meets operators that have a rewrite."""
+SCALARS = {
+    aten.add.Scalar: aten.add.Tensor,
+    aten.sub.Scalar: aten.sub.Tensor,
+    aten.mul.Scalar: aten.mul.Tensor,
+    aten.div.Scalar: aten.div.Tensor,
+}
 
 
 def _by_name(cases: Sequence[Case]) -> list[object]:
@@ -69,7 +78,7 @@ def test_the_table_reaches_the_rewrites() -> None:
     exported = {
         aten.empty_permuted.default, aten._assert_tensor_metadata.default,
         aten._native_batch_norm_legit_functional.default, aten._native_batch_norm_legit.no_stats,
-        aten.squeeze.dims, aten.alias.default, aten.detach.default,
+        aten.squeeze.dims, aten.alias.default, aten.detach.default, *SCALARS,
     }  # fmt: skip
     assert set(REWRITES) - seen - exported == set()
 
@@ -82,6 +91,31 @@ def test_only_the_gradients_asked_for(wanted: Sequence[bool], form: str) -> None
     with conv_form(form):
         found = REWRITES[aten.convolution_backward.default](*arguments)
     assert [tensor is not None for tensor in found] == list(wanted)
+
+
+class _BySize(nn.Module):
+    """An operator's rewrite with a number that follows from the batch size."""
+
+    def __init__(self, operator: Any) -> None:
+        super().__init__()
+        self._operator = operator
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = REWRITES[self._operator](x, 1.0 / (x.shape[0] + 1))
+        return y
+
+
+@pytest.mark.parametrize("operator", SCALARS, ids=str)
+def test_numbers_that_follow_from_the_batch_size_become_tensors(operator: Any) -> None:
+    module = _BySize(operator)
+    exported = torch.export.export(
+        module, (torch.randn(4, 3),), dynamic_shapes=({0: Dim("batch", min=1)},), strict=False
+    )
+    targets = {node.target for node in exported.graph.nodes}
+    assert SCALARS[operator] in targets
+    assert operator not in targets
+    x = torch.randn(7, 3)
+    torch.testing.assert_close(exported.module()(x), module(x))
 
 
 def test_the_first_of_equal_maxima_gets_the_gradient() -> None:

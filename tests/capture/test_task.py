@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from crowdgrad.capture.capture import classes_of
 from crowdgrad.capture.metrics import Metric, accuracy
 from crowdgrad.capture.task import ACCURACY, Task, resolve_metrics
 from crowdgrad.errors import TaskError
@@ -48,3 +49,13 @@ def test_accuracy_is_the_default_metric_of_classifications_only():
     assert resolve_metrics(task(targets=(torch.randn(4),)), output) == {}
     assert resolve_metrics(task(targets=()), output) == {}
     assert resolve_metrics(task(), torch.randn(4)) == {}
+    assert resolve_metrics(task(), torch.randn(4, 1)) == {}
+    square = task(targets=(torch.zeros(4, 3, dtype=torch.int64),))
+    assert resolve_metrics(square, torch.randn(4, 3, 5)) == {"accuracy": ACCURACY}
+    assert resolve_metrics(square, torch.randn(4, 3, 3)) == {}
+
+
+def test_one_output_tells_no_classes_apart():
+    assert classes_of(task()) == 2
+    assert classes_of(task(model=nn.Linear(3, 1))) is None
+    assert classes_of(task(model=nn.Linear(3, 1), metrics={"accuracy": accuracy})) is None

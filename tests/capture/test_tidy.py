@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import onnx
 import pytest
 from numpy.typing import NDArray
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from crowdgrad.capture.tidy import tidy
@@ -238,6 +239,80 @@ def test_a_sum_keeps_its_other_terms() -> None:
     assert (after["MatMul"], after["Add"]) == (1, 2)
 
 
+def a_spread_sum(rest: str) -> onnx.GraphProto:
+    """Four small terms, three of a kind, and one that spreads them over the batch."""
+    return a_graph(
+        f"""p = ReduceSum a first keepdims=1
+           q = ReduceSum b first keepdims=1
+           r = ReduceSum c first keepdims=1
+           s = Add w p
+           t = Add s q
+           u = Add t r
+           {rest}""",
+        {**{k: ("batch", 3) for k in "abc"}, "w": ("batch", 3)},
+        ["y"],
+        first=ints(0),
+    )
+
+
+def test_stacked_terms_keep_their_own_sizes() -> None:
+    """Terms that the sum spreads are no copies of it."""
+    graph = a_spread_sum("y = Neg u")
+    net = with_stacked_sums(read(graph))
+    made = next(node for node in net.nodes if node.op_type == "ReduceSum" and "." in node.output[0])
+    assert net.sizes[made.output[0]] == (1, 3)
+    improved(graph, with_stacked_sums, without_copies, without_expands)
+
+
+def test_sums_in_between_have_no_sizes() -> None:
+    graph = a_graph(
+        """p = ReduceSum a first keepdims=1
+           q = ReduceSum b first keepdims=1
+           r = ReduceSum c first keepdims=1
+           s = Add p v
+           t = Add q s
+           u = Add w r
+           x = Add t u
+           y = Neg x""",
+        {**{k: ("batch", 3) for k in "abcw"}, "v": (1, 3)},
+        ["y"],
+        first=ints(0),
+    )
+    say(graph, **{name: ("batch", 3) for name in "stu"})
+    net = with_stacked_sums(read(graph))
+    partial = [node.output[0] for node in net.nodes if ".add" in node.output[0]]
+    assert partial
+    assert not net.sizes.keys() & set(partial)
+
+
+def test_a_sum_stacked_again_has_names_of_its_own() -> None:
+    graph = a_spread_sum("y = Neg u")
+    once = with_stacked_sums(read(graph))
+    total = next(n for n in once.nodes if n.op_type == "ReduceSum" and "." in n.output[0])
+    root = next(n for n in once.nodes if n.output[0] == "u")
+    # What a pass in between may find: two more terms of the kind.
+    more = [
+        helper.make_node("ReduceSum", ["a", "first"], ["d"], keepdims=1),
+        helper.make_node("ReduceSum", ["b", "first"], ["e"], keepdims=1),
+        helper.make_node("Add", [total.output[0], "d"], ["f"]),
+        helper.make_node("Add", ["e", "w"], ["g"]),
+        helper.make_node("Add", ["f", "g"], ["u"]),
+    ]
+    nodes = []
+    for made in once.nodes:
+        nodes += more if made is root else [made]
+    again = with_stacked_sums(
+        replace(
+            once,
+            nodes=tuple(nodes),
+            sizes={**once.sizes, "d": (1, 3), "e": (1, 3), "f": ("batch", 3), "g": ("batch", 3)},
+        )
+    )
+    names = [name for made in again.nodes for name in made.output]
+    assert len(names) == len(set(names))
+    assert sum(".sum" in name for name in names) > sum(".sum" in n for m in nodes for n in m.output)
+
+
 NORMALISE = """
     a = Sub x m
     b = Mul a r
@@ -289,6 +364,15 @@ def test_any_chain_of_numbers_a_channel(text: str) -> None:
 def test_what_is_no_such_chain_stays(text: str) -> None:
     graph = a_graph(text, {**IMAGES, "x": ("batch", 3, 2, 3), "k": (3,)}, ["y"])
     assert improved(graph, with_channel_maps)["BatchNormalization"] == 0
+
+
+@pytest.mark.parametrize("element", [TensorProto.INT64, TensorProto.DOUBLE, None])
+def test_only_float32_is_folded(element: int | None) -> None:
+    """Whole numbers, doubles, and what is not known."""
+    net = read(a_graph(NORMALISE, IMAGES, ["y"]))
+    elements = {} if element is None else dict.fromkeys(net.elements, element)
+    after = with_channel_maps(replace(net, elements=elements))
+    assert after.nodes == net.nodes
 
 
 def test_what_is_spread_out_for_others_need_not_be() -> None:

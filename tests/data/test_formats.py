@@ -222,7 +222,7 @@ def test_an_unknown_packing_is_refused(tmp_path: Path) -> None:
 
 
 def test_ts_sequences_of_different_lengths() -> None:
-    sequences, classes = parse_ts(b"#x\n@problemName p\n@data\n1,2:3,4:a\n\n5:6: b\n", "p.ts")
+    sequences, classes = parse_ts(b"#x\n@problemName p\n@data\n1,2:3,4:a\n\n # y\n5:6: b\n", "p.ts")
     assert [sequence.tolist() for sequence in sequences] == [[[1, 3], [2, 4]], [[5, 6]]]
     assert classes == ["a", "b"]
     values, mask = padded(sequences, 3)

@@ -92,6 +92,16 @@ async def test_a_round_s_buffers_are_the_mean_by_samples() -> None:
 
 
 @asynchronous
+async def test_a_round_of_large_buffers_does_not_overflow() -> None:
+    ours = parameters(Synchronous(lr=0.5))
+    for samples in (10, 20, 5):
+        await ours.merge(update(mean=3e38), small_version(0), samples=samples, batches=1)
+    await ours.apply_merged(rate=1.0)
+    state, _ = await ours.copy()
+    assert found(state)[1] == [np.float32(3e38)] * 2
+
+
+@asynchronous
 async def test_a_rule_that_needs_its_base_remembers_parameters_only() -> None:
     ours = parameters(DCASGD(lr=0.5))
     async with ours.published() as snapshot:
@@ -143,3 +153,32 @@ def test_a_stranger_s_odd_buffers_are_refused(bad: Vector) -> None:
         assert await ours.take(61.0, stranger, updated(unit, base), update()) == "accepted"
 
     refused()
+
+
+@asynchronous
+async def test_words_that_are_no_numbers_do_not_spoil_the_result() -> None:
+    """A mask of infinities, and a counter whose bytes would be a nan as float32."""
+    mask = TensorSpec(name="mask", dtype="float32", shape=(2,))
+    spec = replace(SPEC, fixed=(mask,))
+    start = StateLayout(spec).pack(
+        {
+            "w": np.zeros(small.SIZE, np.float32),
+            "mean": np.zeros(2, np.float32),
+            "count": np.array(0x7FC00000),
+            "mask": np.array([-math.inf, 0.0], np.float32),
+        }
+    )
+    recipe = AsyncSGD(lr=0.5, batch_size=10, overlap=0)
+    data, _ = small.manifest(validation=False, test=False)
+    ours = Training(
+        job=small.job(recipe=recipe, of=data), spec=spec, manifest=data, initial=start,
+        recipe=recipe, lease_s=20.0,
+    )  # fmt: skip
+    ada = ours.join(0.0, small.volunteer("ada"), own=False)
+    unit, base = leased(ours, ada)
+    assert await ours.take(1.0, ada, updated(unit, base), update()) == "accepted"
+    ours.stop("enough")
+    result = await ours.result()
+    assert result[: LAYOUT.size].any(), "the last parameters, not the first"
+    ours.parameters._vector[0] = math.nan
+    assert not (await ours.result())[: LAYOUT.size].any()

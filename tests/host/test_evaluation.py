@@ -35,6 +35,8 @@ def scores(loss: float, better: Better = "higher", **metrics: float) -> Scores:
         (scores(0.5), scores(0.6), True),
         (scores(0.6), scores(0.5), False),
         (scores(math.nan, accuracy=1.0), scores(0.5, accuracy=0.1), False),
+        (scores(0.4, accuracy=0.9, f1=math.nan), scores(0.5, accuracy=0.8, f1=0.2), True),
+        (scores(0.4, accuracy=math.nan, f1=0.9), scores(0.5, accuracy=0.8, f1=0.2), False),
         (scores(0.1, "lower", perplexity=-math.inf), scores(0.5, "lower", perplexity=9.0), False),
     ],
 )

@@ -12,7 +12,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from crowdgrad.cli.main import main
+from crowdgrad.cli.main import main, parser
 from crowdgrad.errors import ComputeError, CrowdgradError, DataMalformed, DataMissing
 from crowdgrad.host.earlier import read_run
 from crowdgrad.host.prediction import Model
@@ -169,6 +169,11 @@ def test_a_single_record_and_several_inputs(tmp_path: Path) -> None:
         ("a.csv", b"", "0 columns, the model takes 4"),
         ("a.csv", b"1,2,3\n", "3 columns, the model takes 4"),
         ("a.csv", b"1,2,3,4\n1,2,x,4\n", "not a table of numbers"),
+        ("a.csv", b"1,2,x,4\n1,2,3,4\n", "not a table of numbers"),
+        ("a.csv", b"1,,3,4\n1,2,3,4\n", "not a table of numbers"),
+        ("a.csv", b"1,2,3,4\n1,,3,4\n", "not a table of numbers"),
+        ("a.csv", b",,,\n1,2,3,4\n", "not a table of numbers"),
+        ("a.csv", b"1,2,3,4\n\n1,2,3,4\n", "a line in its middle is empty"),
         ("a.txt", b"", "not one of .npy, .npz, .csv"),
     ],
 )
@@ -180,6 +185,15 @@ def test_what_does_not_fit_is_said(tmp_path: Path, name: str, content: Any, says
         np.save(file, content)
     with pytest.raises(DataMalformed, match=says):
         read_records(file, [IMAGE])
+
+
+@pytest.mark.parametrize("heading", ["", "a,b,c,d\n", '"a b",,c,#\n'])
+def test_a_mark_and_a_heading_are_no_records(tmp_path: Path, heading: str) -> None:
+    """Spreadsheets write a byte order mark."""
+    file = tmp_path / "a.csv"
+    file.write_bytes(f"\ufeff{heading}1,2,3,4\r\n5,6,7,8\r\n\r\n".encode())
+    (found,) = read_records(file, [IMAGE])
+    assert found.reshape(2, 4).tolist() == [[1, 2, 3, 4], [5, 6, 7, 8]]
 
 
 def test_several_inputs_need_their_names(tmp_path: Path) -> None:
@@ -244,3 +258,13 @@ def test_mistakes_are_one_line(
     a_model(tmp_path / "run")
     assert main(["predict", str(tmp_path / "run"), *arguments]) == 1
     assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("seed", ["-1", "1.5", str(1 << 64)])
+def test_a_seed_has_64_bits(capsys: pytest.CaptureFixture[str], seed: str) -> None:
+    assert (
+        parser().parse_args(["predict", "r", "f", "--seed", str((1 << 64) - 1)]).seed + 1 == 1 << 64
+    )
+    with pytest.raises(SystemExit):
+        parser().parse_args(["predict", "r", "f", f"--seed={seed}"])
+    assert "argument --seed" in capsys.readouterr().err

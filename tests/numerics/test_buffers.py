@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -18,18 +20,17 @@ def tensor(name: str, dtype, *shape: int) -> TensorSpec:
     return TensorSpec(name=name, dtype=dtype, shape=shape)
 
 
-LAYOUT = StateLayout(
-    ProgramSpec(
-        parameters=(tensor("w", "float32", 3),),
-        buffers=(tensor("mean", "float32", 2), tensor("count", "int64")),
-        inputs=(tensor("x", "float32"),),
-        noise=(),
-        metrics=(),
-        outputs=1,
-        work_per_sample=1.0,
-        opset=20,
-    )
+SPEC = ProgramSpec(
+    parameters=(tensor("w", "float32", 3),),
+    buffers=(tensor("mean", "float32", 2), tensor("count", "int64")),
+    inputs=(tensor("x", "float32"),),
+    noise=(),
+    metrics=(),
+    outputs=1,
+    work_per_sample=1.0,
+    opset=20,
 )
+LAYOUT = StateLayout(SPEC)
 
 
 def vector(mean: tuple[float, float], count: int) -> np.ndarray:
@@ -72,6 +73,36 @@ def test_running_means_converge_at_any_staleness(staleness: int) -> None:
     assert count == 60 * (staleness + 1)
 
 
+LARGEST = float(np.finfo(np.float32).max)
+HUGE = float(np.float32(3e38))
+any_finite = st.sampled_from([HUGE, -HUGE, LARGEST, -LARGEST]) | st.floats(
+    width=32, allow_nan=False, allow_infinity=False
+)
+
+
+@given(any_finite, any_finite, st.floats(0, 1))
+def test_finite_numbers_never_mix_to_more_than_the_larger(
+    one: float, other: float, part: float
+) -> None:
+    state = vector((one, -one), 0)
+    with np.errstate(all="raise", under="ignore"):
+        buffers.mix(LAYOUT, state, vector((other, -other), 1), part)
+    low, high = sorted((one, other))
+    assert low <= read(state)[0][0] <= high
+    assert -high <= read(state)[0][1] <= -low
+
+
+@given(st.floats(0, 1))
+def test_the_largest_of_all_numbers_stays_itself(part: float) -> None:
+    """Of 64 bits: there is no wider type to mix it in."""
+    wide = StateLayout(replace(SPEC, buffers=(tensor("mean", "float64"),)))
+    most = np.finfo(np.float64).max
+    state = wide.pack({"w": np.zeros(3), "mean": np.array(most)})
+    buffers.mix(wide, state, state.copy(), part)
+    ((_, mean),) = wide.buffers(state)
+    assert mean == most
+
+
 @given(st.lists(st.tuples(st.floats(-1e6, 1e6), st.integers(0, 50)), min_size=1, max_size=20))
 def test_a_mix_stays_within_what_was_received(received: list[tuple[float, int]]) -> None:
     state = vector((0.0, 0.0), 0)
@@ -83,9 +114,8 @@ def test_a_mix_stays_within_what_was_received(received: list[tuple[float, int]])
 
 def test_a_round_is_a_mean_by_samples_and_a_sum_of_counts() -> None:
     total = np.zeros(LAYOUT.update_words, np.float32)
-    buffers.add(LAYOUT, total, vector((1.0, 0.0), 1), 10)
-    buffers.add(LAYOUT, total, vector((4.0, 3.0), 2), 20)
-    buffers.divide(LAYOUT, total, 30)
+    buffers.mix(LAYOUT, total, vector((1.0, 0.0), 1), 10 / 10)
+    buffers.mix(LAYOUT, total, vector((4.0, 3.0), 2), 20 / 30)
     assert read(total) == ([3.0, 2.0], 3)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from crowdgrad.domain.data import MAX_CHUNK_BYTES, Chunk, ChunkHash, Field, Manifest, Shard, Split
 from crowdgrad.domain.program import ProgramSpec, TensorSpec
 from crowdgrad.domain.work import LocalSteps
-from crowdgrad.planner.batches import PLANS_KEPT, EpochPlans, Sizes, cut, plan
+from crowdgrad.planner.batches import PLANS_KEPT, EpochPlans, Sizes, cut, largest_batch, plan
 
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 shards = st.lists(st.tuples(st.sampled_from(SPLITS), st.integers(1, 300)), min_size=1, max_size=12)
@@ -34,10 +34,10 @@ def manifest(sizes: list[tuple[Split, int]]) -> Manifest:
     )
 
 
-def spec(**fields: Any) -> ProgramSpec:
+def spec(buffers: tuple[TensorSpec, ...] = (), **fields: Any) -> ProgramSpec:
     return ProgramSpec(
+        buffers=buffers,
         parameters=(TensorSpec(name="w", dtype="float32", shape=(1,)),),
-        buffers=(),
         inputs=(
             TensorSpec(name="x", dtype="uint8", shape=()),
             TensorSpec(name="weights", dtype="float32", shape=()),
@@ -185,3 +185,37 @@ def test_what_is_left_out_is_not_counted() -> None:
     filled = spec(fixed_batch=4, weighted=True)
     assert EpochPlans.of(data, "train", local, filled).records == 35
     assert EpochPlans.of(data, "validation", local, filled).records == 8
+
+
+@pytest.mark.parametrize(("dtype", "used"), [("int64", 35), ("float32", 32), ("float64", 32)])
+def test_a_mean_is_never_taken_of_samples_that_only_fill_up(dtype: Any, used: int) -> None:
+    buffer = TensorSpec(name="b", dtype=dtype, shape=())
+    filled = spec(buffers=(buffer,), fixed_batch=4, weighted=True)
+    data = manifest([("train", 25), ("train", 10)])
+    assert EpochPlans.of(data, "train", LocalSteps(batch_size=4), filled).records == used
+
+
+@given(
+    st.lists(st.integers(1, 300), min_size=1, max_size=4),
+    st.integers(1, 50),
+    st.integers(1, 64),
+    st.sampled_from([1.0, 1.5, 1000.0]),
+    st.sampled_from([0, 7, 90]),
+)
+def test_no_batch_is_larger_than_the_largest(
+    records: list[int], batch_size: int, smallest: int, growth: float, most: int
+) -> None:
+    local = LocalSteps(batch_size=batch_size, growth=growth, largest_batch=most)
+    of = spec(smallest_batch=smallest)
+    largest = largest_batch(local, of, records)
+    assert largest <= max(records)
+    plans = EpochPlans.of(manifest([("train", count) for count in records]), "train", local, of)
+    for epoch in (0, 1, 5, 1000):
+        found = plans.at(epoch)
+        sizes = [stop - start for start, stop in map(found.rows, range(found.total))]
+        assert max(sizes) <= largest
+
+
+def test_a_batch_that_is_filled_up_counts_as_a_whole_one() -> None:
+    local, of = LocalSteps(batch_size=20), spec(fixed_batch=20, weighted=True)
+    assert largest_batch(local, of, [7]) == 20

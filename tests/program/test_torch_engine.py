@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +14,13 @@ from torch import Tensor, nn
 
 from crowdgrad.domain.program import NoiseSpec, ProgramSpec, TensorSpec
 from crowdgrad.domain.work import LocalRule
-from crowdgrad.errors import GateError
+from crowdgrad.errors import GateError, ProgramError
 from crowdgrad.numerics import noise
 from crowdgrad.numerics.layout import StateLayout
 from crowdgrad.program.engines.base import Batch
 from crowdgrad.program.engines.torch import TorchEngine, TorchOptions
-from crowdgrad.program.engines.torch_noise import DeviceNoise
+from crowdgrad.program.engines.torch_feed import Feed
+from crowdgrad.program.engines.torch_noise import SIZES_KEPT, DeviceNoise
 from tests.contracts.engine_contract import EngineContract, Job, work
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "noise.json").read_text())
@@ -147,6 +149,36 @@ def test_a_buffer_that_the_module_replaces_is_followed():
     assert found["norm.num_batches_tracked"] == 3
 
 
+def test_a_batch_that_failed_leaves_nothing_of_its_buffers():
+    model = images()
+    spec = spec_of(model)
+    state, update = state_of(model, spec), np.zeros(spec.update_words, np.float32)
+    engine = TorchEngine(spec, Subject(model), TorchOptions())
+    pixels, classes = image_batch(7).fields
+    odd = Batch(number=7, fields=(pixels, classes + 3))  # no such classes: the loss fails
+    with pytest.raises(ProgramError, match="batch 7"):
+        engine.train(work(odd), state, update)
+    engine.train(image_unit(), state, update)
+    np.testing.assert_array_equal(update, update_of(TorchOptions())[1])
+
+
+class Unreadable(Sequence):
+    """Batches of which the second cannot be gathered."""
+
+    def __len__(self):
+        return 3
+
+    def __getitem__(self, index):
+        if index == 1:
+            raise IndexError("record 99 is out of bounds")
+        return image_batch(index)
+
+
+def test_a_mistake_in_gathering_records_is_not_the_end_of_the_unit():
+    with pytest.raises(IndexError, match="record 99"):
+        list(Feed(spec_of(images()), CPU).batches(Unreadable()))
+
+
 def test_the_module_of_a_unit_is_plain_pytorch_stepping():
     model = images()
     optimiser = torch.optim.Adam(model.parameters(), lr=0.05)
@@ -226,3 +258,13 @@ def test_noise_tensors_made_together_are_those_made_alone():
                 wanted = noise.fill(spec, *where, first + index, samples)
                 bits = np.ascontiguousarray(made.numpy()).view(np.uint32)
                 assert np.array_equal(bits, wanted.view(np.uint32))
+
+
+def test_counters_of_few_batch_sizes_are_kept():
+    spec = NoiseSpec(name="z", kind="uniform", shape=(3,), per_sample=True)
+    maker = DeviceNoise([spec], CPU)
+    for samples in range(1, SIZES_KEPT + 5):
+        maker.make_here(1, 0, 0, samples)
+    assert list(maker._groups) == list(range(5, SIZES_KEPT + 5))
+    (again,) = maker.make_here(1, 0, 0, 2)
+    assert np.array_equal(again.numpy(), noise.fill(spec, 1, 0, 0, 0, 2))

@@ -32,7 +32,7 @@ from crowdgrad.program.artifact import encode
 from crowdgrad.volunteer import talk
 from crowdgrad.volunteer.arena import Arena, lay_out
 from crowdgrad.volunteer.trainer import Trainer
-from crowdgrad.volunteer.trainer_link import TrainerLink
+from crowdgrad.volunteer.trainer_link import START_S, TRUSTED_START_S, TrainerLink
 
 RNG = np.random.default_rng(0)
 DATA = from_arrays(
@@ -227,3 +227,18 @@ def test_the_command_line_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match="torch"):
         command._trusted(parser().parse_args(["work", "--trusted", "model:task"]))
+
+
+@pytest.mark.parametrize(
+    ("own", "first_s"), [(None, START_S), (talk.Trusted(target="m:t", folder=""), TRUSTED_START_S)]
+)
+def test_the_first_unit_may_compile(
+    captured: Captured, own: talk.Trusted | None, first_s: float
+) -> None:
+    arena, setup = bench(captured, own)
+    link = TrainerLink(arena, setup)
+    ask = talk.Compute(unit=UNIT, slot=0, rate=0.1)
+    assert link._patience_s(ask) == first_s
+    link._slowest_s = 1.0
+    assert link._patience_s(ask) == START_S
+    arena.close()

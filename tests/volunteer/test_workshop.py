@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
+from crowdgrad.data.shards import content_hash, encode_manifest
 from crowdgrad.domain.data import ChunkHash
 from crowdgrad.domain.job import Job, JobId, StoppingRule
+from crowdgrad.domain.program import NoiseSpec, Program, ProgramSpec
 from crowdgrad.domain.work import LocalSteps, Unit, UnitId, UnitKind, Version
-from crowdgrad.errors import MessageError
-from crowdgrad.net.messages import Fetch, Fresh, Grant
+from crowdgrad.errors import MessageError, ProgramRefused, TurnedAway
+from crowdgrad.net.messages import Admit, Fetch, Fresh, Grant
 from crowdgrad.net.transport.inproc import InprocConnection, pair
+from crowdgrad.program.artifact import encode
 from crowdgrad.volunteer import talk
 from crowdgrad.volunteer.arena import Arena, lay_out
 from crowdgrad.volunteer.conversation import Conversation
 from crowdgrad.volunteer.workshop import Workshop
+from tests.host import small
 from tests.virtual_time import run_virtual
 
 BASE = Version(incarnation=0, count=4)
@@ -155,3 +159,63 @@ def test_a_unit_larger_than_announced_is_refused() -> None:
         computed(local, 5)
     _, notes = computed(local, 5, kind="validate")
     assert stretches(notes) == [(range(30, 35), True, False)], "an evaluation is as large as it is"
+
+
+# -- what is refused before anything is laid out ----------------------------------------------
+
+
+class LaidOut(Exception):
+    """The memory would be taken now."""
+
+
+def opened(monkeypatch: pytest.MonkeyPatch, spec: ProgramSpec, local: LocalSteps) -> None:
+    def make(size: int) -> Arena:
+        raise LaidOut
+
+    monkeypatch.setattr(Arena, "make", make)
+    program = encode(Program(spec=spec, gradient=b"g", forward=b"f"))
+    manifest = encode_manifest(small.manifest()[0])
+    kept = {content_hash(data): data for data in (program, manifest)}
+    admit = Admit(
+        job=replace(job(local), program=content_hash(program), manifest=content_hash(manifest)),
+        position=1, program_bytes=len(program), manifest_bytes=len(manifest), heartbeat_s=1.0,
+        silence_s=9.0,
+    )  # fmt: skip
+    nobody: Any = None
+    chunks: Any = kept
+    asyncio.run(Workshop.open(admit, nobody, chunks, memory_bytes=1 << 20))
+
+
+@pytest.mark.parametrize(("only", "fits"), [(0, True), (10, True), (9, False), (11, False)])
+def test_a_program_of_another_batch_size_is_refused(
+    monkeypatch: pytest.MonkeyPatch, only: int, fits: bool
+) -> None:
+    spec = replace(small.spec(), fixed_batch=only)
+    with pytest.raises(LaidOut if fits else ProgramRefused):
+        opened(monkeypatch, spec, LocalSteps(batch_size=10))
+
+
+@pytest.mark.parametrize("field_name", ["noise", "forward_noise"])
+@pytest.mark.parametrize(
+    ("shape", "per_sample", "growth", "fits"),
+    [
+        ((1 << 17,), False, 1.0, True),
+        ((1 << 18,), False, 1.0, False),
+        ((1 << 14,), True, 1.0, True),
+        ((1 << 15,), True, 1.0, False),
+        ((1 << 14,), True, 2.0, False),  # the largest shard has 25 records
+        ((1 << 40,), True, 1.0, False),
+    ],
+)
+def test_more_noise_than_the_memory_lent_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+    field_name: str,
+    shape: tuple[int, ...],
+    per_sample: bool,
+    growth: float,
+    fits: bool,
+) -> None:
+    noise = NoiseSpec(name="z", kind="normal", shape=shape, per_sample=per_sample)
+    spec = replace(small.spec(), **{field_name: (noise,)})  # type: ignore[arg-type]
+    with pytest.raises(LaidOut if fits else TurnedAway):
+        opened(monkeypatch, spec, LocalSteps(batch_size=10, growth=growth))

@@ -58,5 +58,5 @@ def replacement(target: object) -> Rewrite | None:
 
 
 # The one list of rewrites; each module registers itself when imported.
-for _name in ("randomness", "bookkeeping", "convolution", "pooling", "normalisation"):
+for _name in ("randomness", "bookkeeping", "convolution", "pooling", "normalisation", "scalars"):
     importlib.import_module(f"{__name__}.{_name}")

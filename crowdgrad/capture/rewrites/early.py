@@ -17,7 +17,7 @@ from torch import Tensor, fx
 from torch._decomp import decomposition_table
 from torch.export import ExportedProgram
 
-from crowdgrad.capture.rewrites.windows import Edges, cut, reach, window
+from crowdgrad.capture.rewrites.windows import Edges, cut, reach, window, with_channels
 from crowdgrad.errors import CaptureError
 
 aten = torch.ops.aten
@@ -103,6 +103,10 @@ def _same(convolution: Any) -> Callable[..., Tensor]:
 
 
 def adaptive_max_pool(x: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
+    rank = len(sizes)
+    if x.dim() == rank + 1:
+        values, indices = adaptive_max_pool(with_channels(x, rank), sizes)
+        return values.squeeze(1), indices.squeeze(1)
     inner = tuple(x.shape[2:])
     if any(n % k for n, k in zip(inner, sizes, strict=True)):
         raise CaptureError(
@@ -116,8 +120,8 @@ def adaptive_max_pool(x: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
 
 
 def adaptive_max_pool1d(x: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
-    values, indices = adaptive_max_pool(x.unsqueeze(2), (1, *sizes))
-    return values.squeeze(2), indices.squeeze(2)
+    values, indices = adaptive_max_pool(x.unsqueeze(-2), (1, *sizes))
+    return values.squeeze(-2), indices.squeeze(-2)
 
 
 def cdist(x: Tensor, y: Tensor, p: float = 2.0, compute_mode: int | None = None) -> Tensor:
@@ -215,6 +219,7 @@ def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor
 
 def sliding(x: Tensor, dim: int, size: int, step: int) -> Tensor:
     """Tensor.unfold: windows along one axis, their contents last."""
+    dim %= x.dim()  # from the front: the result has one axis more
     windows = (x.shape[dim] - size) // step + 1
     along = x.movedim(dim, -1)
     seen = [along[..., o : o + (windows - 1) * step + 1 : step] for o in range(size)]

@@ -1,8 +1,8 @@
-"""Normalisation as PyTorch itself takes it apart.
+"""Normalisation in plain arithmetic.
 
 onnxscript 0.7.2 writes a *training* batch normalisation as the one used for inference: nothing
-raises, and the gradients are 88 % off. PyTorch's own decomposition computes the batch's mean and
-variance with plain operators and returns the new running ones.
+raises, and the gradients are 88 % off. So it is written out: the batch's mean and variance, and the
+new running ones. Backward passes are taken apart by PyTorch itself.
 """
 
 from __future__ import annotations
@@ -23,13 +23,52 @@ def _apart(operator: Any) -> None:
 
 
 for _operator in (
-    aten._native_batch_norm_legit_functional.default,
-    aten._native_batch_norm_legit.no_stats,
     aten.native_batch_norm_backward.default,
     aten.native_layer_norm_backward.default,
     aten.native_group_norm_backward.default,
 ):
     _apart(_operator)
+
+
+@rewrite(aten._native_batch_norm_legit_functional.default)
+def batch_norm(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor,
+    running_var: Tensor, training: bool, momentum: float, eps: float,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """Output, the batch's mean and 1/√(variance + ε), the new running mean and variance."""
+    assert training, "in evaluation there is an operator of its own"
+    out, mean, scale, var = _normalised(x, weight, bias, eps)
+    count = x.numel() / x.shape[1]
+    new_mean = momentum * mean + (1 - momentum) * running_mean
+    new_var = momentum * (var * (count / (count - 1))) + (1 - momentum) * running_var
+    return out, mean, scale, new_mean, new_var
+
+
+@rewrite(aten._native_batch_norm_legit.no_stats)
+def batch_norm_without_memory(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, training: bool, momentum: float,
+    eps: float,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    return _normalised(x, weight, bias, eps)[:3]
+
+
+def _normalised(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Normalised by channel; with the mean, the scale and the variance it was done with."""
+    axes = [axis for axis in range(x.dim()) if axis != 1]
+    wide = [1, x.shape[1], *[1] * (x.dim() - 2)]
+    centre = x.mean(axes, keepdim=True)
+    apart = x - centre
+    var = (apart * apart).mean(axes, keepdim=True)
+    scale = torch.rsqrt(var + eps)
+    out = apart * scale
+    if weight is not None:
+        out = out * weight.reshape(wide)
+    if bias is not None:
+        out = out + bias.reshape(wide)
+    channels = [x.shape[1]]
+    return out, centre.reshape(channels), scale.reshape(channels), var.reshape(channels)
 
 
 @rewrite(aten._weight_norm_interface_backward.default)

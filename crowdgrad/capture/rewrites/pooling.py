@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from crowdgrad.capture.rewrites import rewrite
-from crowdgrad.capture.rewrites.windows import each, pad, reach, spread, window
+from crowdgrad.capture.rewrites.windows import each, pad, reach, spread, window, with_channels
 from crowdgrad.errors import CaptureError
 
 aten = torch.ops.aten
@@ -44,7 +44,8 @@ def _max_pool_backward(
     *,
     pool: Any,
 ) -> Tensor:
-    rank = len(kernel)
+    rank, like = len(kernel), x
+    grad, x = with_channels(grad, rank), with_channels(x, rank)
     steps, edges, holes = each(stride or kernel, rank), each(padding, rank), each(dilation, rank)
     sizes = tuple(grad.shape[2:])
     outer = reach(sizes, kernel, steps, holes)
@@ -58,7 +59,7 @@ def _max_pool_backward(
         places = itertools.product(*map(range, kernel))
         seen = [window(padded, place, sizes, steps, holes) for place in places]
         whole = spread(_to_first(grad, seen, largest), kernel, steps, holes)
-    return pad(whole, [(-before, -after) for before, after in around], 0.0)
+    return pad(whole, [(-before, -after) for before, after in around], 0.0).reshape(like.shape)
 
 
 def _to_first(grad: Tensor, seen: Sequence[Tensor], largest: Tensor) -> list[Tensor]:
@@ -102,12 +103,14 @@ def _every(width: int, start: int, axis: int) -> tuple[slice, ...]:
 
 @rewrite(aten.avg_pool2d.default)
 def avg_pool2d(x: Tensor, kernel: Sequence[int], *rest: Any, **named: Any) -> Tensor:
-    return _averages(aten.avg_pool2d.default, x, kernel, *rest, **named)
+    y = _averages(aten.avg_pool2d.default, with_channels(x, 2), kernel, *rest, **named)
+    return y.squeeze(1) if x.dim() == 3 else y
 
 
 @rewrite(aten.avg_pool3d.default)
 def avg_pool3d(x: Tensor, kernel: Sequence[int], *rest: Any, **named: Any) -> Tensor:
-    return _averages(aten.avg_pool3d.default, x, kernel, *rest, **named)
+    y = _averages(aten.avg_pool3d.default, with_channels(x, 3), kernel, *rest, **named)
+    return y.squeeze(1) if x.dim() == 4 else y
 
 
 def _averages(
@@ -144,7 +147,8 @@ def avg_pool_backward(
     count_include_pad: bool,
     divisor: int | None,
 ) -> Tensor:
-    rank = len(kernel)
+    rank, like = len(kernel), x
+    grad, x = with_channels(grad, rank), with_channels(x, rank)
     steps, edges = each(stride or kernel, rank), each(padding, rank)
     sizes, inner = tuple(grad.shape[2:]), tuple(x.shape[2:])
     share = grad / divisor if divisor else grad
@@ -156,7 +160,7 @@ def avg_pool_backward(
     outer = reach(sizes, kernel, steps, (1,) * rank)
     whole = spread([share] * torch.Size(kernel).numel(), kernel, steps, (1,) * rank)
     around = [(-p, p + n - o) for p, o, n in zip(edges, outer, inner, strict=True)]
-    return pad(whole, around, 0.0)
+    return pad(whole, around, 0.0).reshape(like.shape)
 
 
 def _counts(
@@ -183,15 +187,24 @@ def _along(counts: list[int], axis: int, rank: int) -> Tensor | float:
 
 @rewrite(aten._adaptive_avg_pool2d.default, aten._adaptive_avg_pool3d.default)
 def adaptive_avg_pool(x: Tensor, sizes: Sequence[int]) -> Tensor:
-    for axis, (inner, outputs) in enumerate(zip(x.shape[2:], sizes, strict=True), start=2):
-        x = _mix(x, axis, _shares(inner, outputs).T)
+    for axis, outputs in enumerate(sizes, start=x.dim() - len(sizes)):
+        x = _mix(x, axis, _shares(x.shape[axis], outputs).T)
     return x
 
 
-@rewrite(aten._adaptive_avg_pool2d_backward.default, aten._adaptive_avg_pool3d_backward.default)
-def adaptive_avg_pool_backward(grad: Tensor, x: Tensor) -> Tensor:
-    for axis, (inner, outputs) in enumerate(zip(x.shape[2:], grad.shape[2:], strict=True), start=2):
-        grad = _mix(grad, axis, _shares(inner, outputs))
+@rewrite(aten._adaptive_avg_pool2d_backward.default)
+def adaptive_avg_pool2d_backward(grad: Tensor, x: Tensor) -> Tensor:
+    return _adaptive_avg_pool_backward(grad, x, rank=2)
+
+
+@rewrite(aten._adaptive_avg_pool3d_backward.default)
+def adaptive_avg_pool3d_backward(grad: Tensor, x: Tensor) -> Tensor:
+    return _adaptive_avg_pool_backward(grad, x, rank=3)
+
+
+def _adaptive_avg_pool_backward(grad: Tensor, x: Tensor, rank: int) -> Tensor:
+    for axis in range(x.dim() - rank, x.dim()):
+        grad = _mix(grad, axis, _shares(x.shape[axis], grad.shape[axis]))
     return grad
 
 

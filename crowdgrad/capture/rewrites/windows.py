@@ -31,6 +31,11 @@ def cut(x: Tensor, edges: Edges, first: int = 2) -> Tensor:
     return x
 
 
+def with_channels(x: Tensor, rank: int) -> Tensor:
+    """(N, *sizes) → (N, 1, *sizes): pooling takes images without channels too."""
+    return x.unsqueeze(1) if x.dim() == rank + 1 else x
+
+
 def window(
     x: Tensor,
     offset: Sequence[int],

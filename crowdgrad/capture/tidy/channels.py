@@ -2,7 +2,8 @@
 
 Normalising a batch of images subtracts a number for each channel, multiplies by another, by a third
 and adds a fourth, and the backward pass does the like: four passes over the largest values there
-are. The operator BatchNormalization, which in inference mode is (x − m)·s + b, does it in one.
+are. The operator BatchNormalization, which in inference mode is (x − m)·s + b, does it in one. It
+knows float32 only; whole numbers it would refuse, and others it would meet with our constants.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from onnx import NodeProto
+from onnx import NodeProto, TensorProto
 
 from crowdgrad.capture.tidy.net import Edits, Net, Sizes, node
 
@@ -52,8 +53,11 @@ def with_channel_maps(net: Net) -> Net:
 
 def _link(net: Net, made: NodeProto) -> _Link | None:
     """The node as a step of a chain, if it is one."""
-    sizes = net.sizes.get(made.output[0])
-    if made.op_type not in _OPS or sizes is None or len(sizes) < 3 or made.output[0] in net.outputs:
+    name = made.output[0]
+    sizes = net.sizes.get(name)
+    if made.op_type not in _OPS or sizes is None or len(sizes) < 3 or name in net.outputs:
+        return None
+    if net.elements.get(name) != TensorProto.FLOAT:
         return None
     left, right = made.input
     if _per_channel(net.sizes.get(right), sizes) and net.sizes.get(left) == sizes:

@@ -27,6 +27,8 @@ class Net:
     nodes: tuple[NodeProto, ...]
     constants: Constants
     sizes: Mapping[str, Sizes]
+    elements: Mapping[str, int]
+    """Element types, as ONNX numbers them; of values that a pass made, none."""
     outputs: frozenset[str]
 
     @cached_property
@@ -111,10 +113,13 @@ def read(graph: onnx.GraphProto) -> Net:
     sizes = {port.name: known for port in ports if (known := _sizes(port)) is not None}
     constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
     sizes |= {name: value.shape for name, value in constants.items()}
+    elements = {port.name: port.type.tensor_type.elem_type for port in ports}
+    elements |= {tensor.name: tensor.data_type for tensor in graph.initializer}
     return Net(
         nodes=tuple(graph.node),
         constants=constants,
         sizes=sizes,
+        elements=elements,
         outputs=frozenset(port.name for port in graph.output),
     )
 

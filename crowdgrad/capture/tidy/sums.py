@@ -73,16 +73,23 @@ def _stacked(net: Net, edits: Edits, name: str, leaves: list[str]) -> list[NodeP
     rest = [leaf for leaf in leaves if leaf not in taken]
     nodes: list[NodeProto] = []
     for index, terms in enumerate(groups):
-        total = name if len(groups) == 1 and not rest else f"{name}.sum{index}"
+        total = name if len(groups) == 1 and not rest else _fresh(net, f"{name}.sum{index}")
         nodes += _one(net, edits, total, terms)
         rest.append(total)
-        edits.sizes[total] = net.sizes[name]
+        edits.sizes[total] = net.sizes[terms[0].value]
     while len(rest) > 1:
-        total = name if len(rest) == 2 else f"{name}.add{len(rest)}"
+        # In between, the sizes are not known: terms may be smaller than the whole sum.
+        total = name if len(rest) == 2 else _fresh(net, f"{name}.add{len(rest)}")
         nodes.append(node("Add", rest[:2], total))
-        edits.sizes[total] = net.sizes[name]
         rest = [*rest[2:], total]
     return nodes
+
+
+def _fresh(net: Net, name: str) -> str:
+    """A name that no value has or had: a sum may be stacked again in a later round."""
+    while name in net.makers or name in net.sizes:
+        name += "+"
+    return name
 
 
 def _term(net: Net, leaf: str) -> _Term | None:

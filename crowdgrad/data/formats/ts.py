@@ -24,7 +24,7 @@ def parse_ts(data: bytes, what: str) -> tuple[list[np.ndarray], list[str]]:
     sequences: list[np.ndarray] = []
     classes: list[str] = []
     for number, line in enumerate(lines[begin + 1 :], begin + 2):
-        if not line.strip():
+        if not line.strip() or line.lstrip().startswith("#"):
             continue
         *channels, label = line.split(":")
         sequences.append(_sequence(channels, f"line {number} of {what}"))

@@ -6,6 +6,7 @@ noise, bindings to the runtime) where it is fastest. Nothing in here knows of ne
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -79,6 +80,14 @@ def as_inputs(spec: ProgramSpec, fields: tuple[Column, ...]) -> tuple[Column, ..
     filled = [np.concatenate([column, np.repeat(column[:1], missing, 0)]) for column in fields]
     filled[-1][-missing:] = 0.0
     return tuple(filled)
+
+
+def noise_bytes(spec: ProgramSpec, samples: int) -> int:
+    """The random numbers that batches of so many samples take, in training and evaluation."""
+    return sum(
+        4 * math.prod(noise.shape) * (samples if noise.per_sample else 1)
+        for noise in (*spec.noise, *spec.forward_noise)
+    )
 
 
 class Engine(Protocol):

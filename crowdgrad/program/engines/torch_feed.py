@@ -52,7 +52,8 @@ class Feed:
     def batches(self, batches: Sequence[Batch]) -> Iterator[Fed]:
         """Each batch in turn, taken from `batches` once. Raises DataMalformed where one is odd."""
         if not self._on_gpu:
-            for batch in batches:
+            for index in range(len(batches)):
+                batch = batches[index]  # iterating would take an IndexError in there for the end
                 check_batch(self._spec, batch)
                 columns = tuple(as_tensor(column) for column in batch.fields)
                 yield Fed(number=batch.number, samples=batch.samples, columns=columns)

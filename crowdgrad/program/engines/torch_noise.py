@@ -23,6 +23,8 @@ _MASK: Final = 0xFFFFFFFF
 _MULTIPLIERS: Final = (0xD2511F53, 0xCD9E8D57)
 _WEYL: Final = (0x9E3779B9, 0xBB67AE85)
 _ROUNDS: Final = 10
+SIZES_KEPT: Final = 8
+"""Batch sizes whose counters stay on the device; an epoch has two."""
 _BLOCKS_AT_ONCE: Final = 1 << 22  # 32 MiB a tensor of words; a few of them live at a time
 
 _LN2: Final = 0.6931471805599453
@@ -71,6 +73,8 @@ class DeviceNoise:
     def make_here(self, seed: int, epoch: int, batch: int, samples: int) -> list[Tensor]:
         """The same by tensor operations, on whatever device."""
         if samples not in self._groups:
+            if len(self._groups) >= SIZES_KEPT:
+                del self._groups[next(iter(self._groups))]
             self._groups[samples] = self._plan(samples)
         made: dict[int, Tensor] = {}
         for group in self._groups[samples]:

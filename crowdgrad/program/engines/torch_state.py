@@ -108,6 +108,8 @@ class BoundModule:
         return bound
 
     def _fill_buffers(self) -> None:
+        for module, key, ours in self._holders:  # a batch that failed may have left another there
+            module._buffers[key] = ours
         for buffer, view in self._buffers:
             buffer.copy_(view)
 
