@@ -8,6 +8,7 @@ import sys
 
 from crowdgrad.errors import ChildDied, ComputeError, CrowdgradError, MessageError, tree
 from crowdgrad.volunteer import talk
+from crowdgrad.volunteer.answers import Answers
 from crowdgrad.volunteer.arena import Arena
 
 MAX_DEATHS = 3
@@ -26,6 +27,7 @@ class TrainerLink:
         self._arena = arena
         self._setup = setup
         self._process: asyncio.subprocess.Process | None = None
+        self._answers: Answers | None = None
         self._turn = asyncio.Lock()
         self._errors: asyncio.Task[bytes] | None = None
         self._tasks: set[asyncio.Task[talk.Computed]] = set()
@@ -88,13 +90,19 @@ class TrainerLink:
                 f"The trainer died {self.deaths} times on this job.",
                 advice="This machine will not work on it any more.",
             )
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "crowdgrad.volunteer.trainer", str(self._arena.fd),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            pass_fds=(self._arena.fd,),
-        )  # fmt: skip
+        self._answers = answers = Answers()
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "crowdgrad.volunteer.trainer", str(self._arena.fd),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=answers.theirs,
+                stderr=asyncio.subprocess.PIPE,
+                pass_fds=(self._arena.fd,),
+            )  # fmt: skip
+        except BaseException:
+            answers.close()
+            raise
+        answers.begun()
         assert self._process.stderr is not None
         self._errors = asyncio.create_task(_tail(self._process.stderr))
         patience_s = START_S if self._setup.trusted is None else TRUSTED_START_S
@@ -111,19 +119,17 @@ class TrainerLink:
         return pauses_s + max(least_s, PATIENCE_FACTOR * self._slowest_s)
 
     async def _ask(self, message: talk.ToTrainer, patience_s: float) -> talk.ToAgent:
-        process = self._process
+        process, answers = self._process, self._answers
         assert process is not None
-        stdin, stdout = process.stdin, process.stdout
-        assert stdin is not None
-        assert stdout is not None
+        assert process.stdin is not None
+        assert answers is not None
         # One that is stuck is ended, and then read as any that died. A timer costs a tenth of what
         # asyncio.timeout does, and this is crossed for every unit.
         watch = asyncio.get_running_loop().call_later(patience_s, _kill, process)
         try:
-            stdin.write(talk.encode(message))
-            head = await stdout.readexactly(talk.LENGTH.size)
-            answer = talk.decode_for_agent(await stdout.readexactly(talk.body_length(head)))
-        except (asyncio.IncompleteReadError, ConnectionError):
+            process.stdin.write(talk.encode(message))
+            answer = talk.decode_for_agent(await answers.next())
+        except (EOFError, ConnectionError):
             raise await self._died(process) from None
         finally:
             watch.cancel()
@@ -149,6 +155,7 @@ class TrainerLink:
         # Not killed at once: asyncio's kill looks first whether the process has ended, and then the
         # exit code is lost to whoever waits for it.
         self._process = None
+        self._hush()
         try:
             async with asyncio.timeout(DYING_S):
                 return await process.wait()
@@ -162,8 +169,14 @@ class TrainerLink:
             return
         _kill(process)
         await process.wait()
+        self._hush()
         if self._errors is not None:
             await asyncio.gather(self._errors, return_exceptions=True)
+
+    def _hush(self) -> None:
+        if self._answers is not None:
+            self._answers.close()
+            self._answers = None
 
 
 def _kill(process: asyncio.subprocess.Process) -> None:
