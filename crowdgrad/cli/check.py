@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,7 +69,8 @@ def run(args: argparse.Namespace) -> int:
     from rich.console import Console
 
     try:
-        with Console(stderr=True).status("Reading the task") as spinner:
+        # The stream itself: capture takes `sys.stderr` away from the exporters meanwhile.
+        with Console(file=sys.stderr).status("Reading the task") as spinner:
             found = _examine(args, lambda text: spinner.update(text[:1].upper() + text[1:]))
     except (ProgramError, UserError, DataError) as error:
         nothing = dict.fromkeys(MEASURED)

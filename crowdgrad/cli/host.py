@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     from crowdgrad.settings import load
 
     settings = load({"home": args.home})
-    console = Console(stderr=args.json == "-")
+    console = Console(file=sys.stderr if args.json == "-" else None)
     with console.status("Reading the job") as spinner:
         plan = _plan(args, settings.home / "data")
         prepared = prepare(plan, lambda text: spinner.update(text[:1].upper() + text[1:]))

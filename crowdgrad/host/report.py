@@ -37,8 +37,8 @@ polyline.a{stroke:var(--a)}polyline.b{stroke:var(--b)}circle.a{fill:var(--a)}cir
 .key i.a{background:var(--a)}.key i.b{background:var(--b)}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
 th{font-size:12px;color:var(--dim);font-weight:600;text-align:right;padding:6px 10px}
-td{padding:8px 10px;border-top:1px solid var(--edge);text-align:right;white-space:nowrap}
-th:first-child,td:first-child,th.l,td.l{text-align:left}td.l{white-space:normal;color:var(--dim)}
+td{padding:8px 7px;border-top:1px solid var(--edge);text-align:right;white-space:nowrap}
+th:first-child,td:first-child,th.l,td.l{text-align:left}td.l{white-space:normal;min-width:8em;color:var(--dim)}
 .bar{display:inline-block;width:110px;height:8px;border-radius:4px;background:var(--edge);
 overflow:hidden;vertical-align:middle;margin-right:8px}
 .bar i{display:block;height:100%;background:var(--a)}
