@@ -2,7 +2,8 @@
 
 torch.onnx translates; then the file is built anew: our names for inputs and outputs, numbered names
 inside, no metadata (stack traces and paths of the host would travel), no weights, attributes in
-order. The same model gives the same bytes.
+order. The same graph gives the same bytes; but which of two forms a convolution's gradient has is
+decided by timing them (`forms`), so a model with convolutions may come out in either.
 """
 
 from __future__ import annotations

@@ -186,7 +186,9 @@ def _noise(node: fx.Node, batch: Any) -> NoiseSpec:
 
 def _times(size: Any, batch: Any) -> int | None:
     """n where the size is n times the batch size, None where it does not follow the batch."""
-    if isinstance(batch, int):  # a graph of fixed size: only the first dimension can be told
+    if isinstance(
+        batch, int
+    ):  # of a fixed size nothing can be told: the noise is the whole batch's
         return None
     if isinstance(size, int):
         return None

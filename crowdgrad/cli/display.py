@@ -59,7 +59,7 @@ class View:
         return row
 
     def _numbers(self, status: Status) -> RenderableType:
-        grid = Table.grid(padding=(0, 4))
+        grid = Table.grid(padding=(0, 2))  # seven of them within 80 columns
         cells = [
             ("samples/s", f"{status.samples_per_s:,.0f}"),
             ("updates/s", f"{status.updates_per_s:,.0f}"),
