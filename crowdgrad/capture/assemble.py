@@ -17,7 +17,7 @@ from crowdgrad.capture.objective import Objective
 from crowdgrad.capture.trace import Traced
 from crowdgrad.domain.program import NoiseSpec, ProgramSpec, TensorSpec
 from crowdgrad.errors import CaptureError
-from crowdgrad.program.check import BATCH
+from crowdgrad.program.sizes import BATCH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

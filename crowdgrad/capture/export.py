@@ -24,7 +24,7 @@ from crowdgrad.capture.tidy import tidy
 from crowdgrad.capture.translator import hurried
 from crowdgrad.domain.program import DType
 from crowdgrad.errors import CaptureError
-from crowdgrad.program.check import BATCH
+from crowdgrad.program.sizes import BATCH
 
 OPSET: Final = 20
 _IR_VERSION: Final = 10

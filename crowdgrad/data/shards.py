@@ -7,17 +7,31 @@ array is a view of the received bytes, and a batch is one indexing operation.
 from __future__ import annotations
 
 import hashlib
+from typing import Final
 
 import msgspec
 import numpy as np
 
-from crowdgrad.domain.data import ChunkHash, Manifest
+from crowdgrad.domain.data import ChunkHash, Field, Manifest, Shard
 from crowdgrad.errors import DataMalformed
 
-MAX_MANIFEST_BYTES = 64 << 20
+MAX_MANIFEST_BYTES: Final = 16 << 20
+"""Some 150,000 shards of a megabyte. Objects take five times their bytes, in agent and trainer."""
+MAX_FIELDS_BYTES: Final = 128 << 10
+
+
+class _Parts(msgspec.Struct, forbid_unknown_fields=True):
+    """A manifest whose parts are still bytes: each is bounded before objects are made of it."""
+
+    title: str
+    fields: msgspec.Raw
+    shards: msgspec.Raw
+
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Manifest)
+_parts = msgspec.msgpack.Decoder(_Parts)
+_fields = msgspec.msgpack.Decoder(tuple[Field, ...])
+_shards = msgspec.msgpack.Decoder(tuple[Shard, ...])
 
 
 def content_hash(data: bytes | bytearray | memoryview) -> ChunkHash:
@@ -43,10 +57,17 @@ def decode_manifest(data: bytes | memoryview) -> Manifest:
             advice="Ask the host what it sends.",
         )
     try:
-        return _decoder.decode(data)
+        parts = _parts.decode(data)
+        if len(parts.fields) > MAX_FIELDS_BYTES:
+            raise ValueError(f"its fields take more than {MAX_FIELDS_BYTES} bytes")
+        return Manifest(
+            title=parts.title,
+            fields=_fields.decode(parts.fields),
+            shards=_shards.decode(parts.shards),
+        )
     except (msgspec.DecodeError, ValueError, OverflowError, RecursionError) as error:
         raise DataMalformed(
-            f"these {len(data):,} bytes are not a manifest: {error}.",
+            f"these {len(data):,} bytes are not a manifest: {str(error)[:200]}.",
             advice="Fetch it again; if it stays so, host and volunteer differ in version.",
         ) from error
 

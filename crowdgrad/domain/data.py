@@ -7,6 +7,7 @@ not rows), so a reader takes a batch of any field by indexing without parsing.
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from typing import Literal, NewType
 
@@ -18,11 +19,15 @@ Split = Literal["train", "validation", "test"]
 
 MIN_CHUNK_BYTES = 256 << 10
 MAX_CHUNK_BYTES = 4 << 20
-MAX_SHARDS = 1 << 20
+MAX_SHARDS = 1 << 17
+MAX_SHARD_CHUNKS = 1 << 12
+MAX_FIELDS = 256
+MAX_DATA_TITLE = 200
+_HASH = re.compile("[0-9a-f]{64}")
 
 
 def check_hash(value: str) -> None:
-    if len(value) != 64 or any(c not in "0123456789abcdef" for c in value):
+    if _HASH.fullmatch(value) is None:
         raise ValueError(f"a hash has 64 hexadecimal digits, not {value[:70]!r}")
 
 
@@ -71,8 +76,11 @@ class Shard:
     chunks: tuple[Chunk, ...]
 
     def __post_init__(self) -> None:
-        if self.records <= 0 or not self.chunks:
-            raise ValueError(f"a shard has records and chunks, not {self.records} records")
+        if self.records <= 0 or not 0 < len(self.chunks) <= MAX_SHARD_CHUNKS:
+            raise ValueError(
+                f"a shard has records in 1 to {MAX_SHARD_CHUNKS} chunks, not {self.records} in "
+                f"{len(self.chunks)}"
+            )
 
     @property
     def bytes(self) -> int:
@@ -88,12 +96,18 @@ class Manifest:
     shards: tuple[Shard, ...]
 
     def __post_init__(self) -> None:
-        if not self.fields or not 0 < len(self.shards) <= MAX_SHARDS:
-            raise ValueError(f"{len(self.fields)} fields, {len(self.shards)} shards")
+        if not 0 < len(self.fields) <= MAX_FIELDS or not 0 < len(self.shards) <= MAX_SHARDS:
+            raise ValueError(
+                f"{len(self.fields)} fields in {len(self.shards)} shards; there are 1 to "
+                f"{MAX_FIELDS} and 1 to {MAX_SHARDS}"
+            )
+        if not 0 < len(self.title) <= MAX_DATA_TITLE or not self.title.isprintable():
+            raise ValueError(f"a data set's title has 1 to {MAX_DATA_TITLE} printable characters")
         if len({field.name for field in self.fields}) != len(self.fields):
             raise ValueError("two fields of the data set have the same name")
+        record_bytes = self.record_bytes  # once: a stranger may have written many of both
         for number, shard in enumerate(self.shards):
-            if shard.bytes != shard.records * self.record_bytes:
+            if shard.bytes != shard.records * record_bytes:
                 raise ValueError(f"shard {number}: {shard.bytes} bytes for {shard.records} records")
 
     @property

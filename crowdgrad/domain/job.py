@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, NewType
 
 from crowdgrad.domain.data import ChunkHash, check_hash
-from crowdgrad.domain.work import LocalSteps, VolunteerId
+from crowdgrad.domain.work import MAX_COUNT, LocalSteps, VolunteerId
 
 JobId = NewType("JobId", str)
 JobState = Literal["waiting", "running", "finished", "stopped", "failed"]
@@ -15,6 +15,23 @@ Value = str | int | float | bool
 
 MAX_TITLE = 120
 MAX_ROSTER = 100_000
+MAX_HYPERPARAMETERS = 64
+MAX_CORES = 1 << 16
+MAX_MEMORY_MB = 1 << 40
+
+
+def check_hyperparameters(values: dict[str, Value]) -> None:
+    if len(values) > MAX_HYPERPARAMETERS:
+        raise ValueError(f"{len(values)} hyperparameters; at most {MAX_HYPERPARAMETERS} can travel")
+    for name, value in values.items():
+        if not 0 < len(name) <= 64 or not name.isprintable():
+            raise ValueError(f"a hyperparameter's name has 1 to 64 characters, not {name[:70]!r}")
+        if isinstance(value, str) and (len(value) > 256 or not value.isprintable()):
+            raise ValueError(f"hyperparameter {name!r} is not one line of at most 256 characters")
+        if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+            raise ValueError(f"hyperparameter {name!r} is not a 64-bit number")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"hyperparameter {name!r} is {value}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +76,9 @@ class Job:
             raise ValueError(f"a title has 1 to {MAX_TITLE} characters")
         if not self.title.isprintable() or not self.cause.isprintable():
             raise ValueError("title and cause are printable, on one line")
+        if not 0 < len(self.recipe) <= 64 or not self.recipe.isprintable():
+            raise ValueError(f"a recipe's name has 1 to 64 characters, not {self.recipe[:70]!r}")
+        check_hyperparameters(self.hyperparameters)
         if not 0 <= self.seed < 1 << 64:
             raise ValueError(f"seed {self.seed} is not a 64-bit number")
 
@@ -81,8 +101,13 @@ class Volunteer:
             raise ValueError(
                 f"a volunteer's name has 1 to 64 printable characters: {self.name[:70]!r}"
             )
-        if len(self.engine) > 64 or len(self.software) > 64 or self.cores < 1 or self.memory_mb < 0:
+        words = f"{self.engine}{self.software}"
+        if max(len(self.engine), len(self.software)) > 64 or not words.isprintable():
             raise ValueError(f"volunteer {self.name!r} describes itself strangely")
+        if not 1 <= self.cores <= MAX_CORES or not 0 <= self.memory_mb <= MAX_MEMORY_MB:
+            raise ValueError(
+                f"volunteer {self.name!r} says it has {self.cores} cores, {self.memory_mb} MB"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,10 +119,12 @@ class Member:
     name: str
 
     def __post_init__(self) -> None:
-        if self.position < 0 or not self.name.isprintable():
+        if not 0 <= self.position < MAX_COUNT or not 0 < len(self.id) <= 64:
             raise ValueError(
-                f"a member has a place and a printable name, not {self.position} {self.name[:70]!r}"
+                f"a member has a place and an id, not {self.position} {self.id[:70]!r}"
             )
+        if len(self.name) > 64 or not self.name.isprintable():
+            raise ValueError(f"a member's name has at most 64 characters, not {self.name[:70]!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,3 +138,5 @@ class Roster:
         positions = [member.position for member in self.members]
         if positions != sorted(set(positions)) or len(positions) > MAX_ROSTER:
             raise ValueError(f"roster of {self.job[:70]}: positions {positions[:10]}")
+        if len(self.job) > 64:
+            raise ValueError(f"roster of job {self.job[:70]!r}")

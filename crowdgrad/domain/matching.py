@@ -11,7 +11,14 @@ import re
 from dataclasses import dataclass
 from typing import Literal, NewType
 
-from crowdgrad.domain.job import MAX_TITLE, JobId, JobState, Value, Volunteer
+from crowdgrad.domain.job import (
+    MAX_TITLE,
+    JobId,
+    JobState,
+    Value,
+    Volunteer,
+    check_hyperparameters,
+)
 from crowdgrad.domain.work import VolunteerId
 
 Code = NewType("Code", str)
@@ -22,7 +29,6 @@ OPEN_STATES: tuple[JobState, ...] = ("waiting", "running")
 CODE_ALPHABET = "23456789ABCDEFGHJKMNPQRSTVWXYZ"
 """No letter or digit that is mistaken for another when read aloud or from a screen."""
 MAX_VOLUNTEERS = 1000
-MAX_HYPERPARAMETERS = 64
 MAX_AVOIDED = 16
 
 _CODE = re.compile(f"[{CODE_ALPHABET}]{{3}}-[{CODE_ALPHABET}]{{3}}")
@@ -45,20 +51,6 @@ def check_job_id(job: str) -> None:
         raise ValueError(f"a job id has 1 to 64 letters, digits and dashes, not {job[:70]!r}")
     if is_code(job.upper()):
         raise ValueError(f"job id {job!r} looks like a join code; choose a longer one")
-
-
-def check_hyperparameters(values: dict[str, Value]) -> None:
-    if len(values) > MAX_HYPERPARAMETERS:
-        raise ValueError(f"{len(values)} hyperparameters; at most {MAX_HYPERPARAMETERS} can travel")
-    for name, value in values.items():
-        if not 0 < len(name) <= 64 or not name.isprintable():
-            raise ValueError(f"a hyperparameter's name has 1 to 64 characters, not {name[:70]!r}")
-        if isinstance(value, str) and len(value) > 256:
-            raise ValueError(f"hyperparameter {name!r} has {len(value)} characters; at most 256")
-        if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
-            raise ValueError(f"hyperparameter {name!r} is not a 64-bit number")
-        if isinstance(value, float) and not math.isfinite(value):
-            raise ValueError(f"hyperparameter {name!r} is {value}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

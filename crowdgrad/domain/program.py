@@ -160,7 +160,7 @@ class ProgramSpec:
             raise ValueError("two noise inputs of the forward graph have the same name")
         if self.weighted and (len(self.inputs) < 2 or self.inputs[-1].dtype != "float32"):
             raise ValueError("sample weights are the last of several inputs, float32")
-        if not 1 <= self.smallest_batch <= MAX_SMALLEST or not 0 <= self.fixed_batch < 1 << 24:
+        if not 1 <= self.smallest_batch <= MAX_SMALLEST or not 0 <= self.fixed_batch <= 1 << 16:
             raise ValueError(f"batches of {self.smallest_batch}, {self.fixed_batch} make no sense")
         if not math.isfinite(self.work_per_sample) or self.work_per_sample <= 0:
             raise ValueError(f"work per sample is {self.work_per_sample}")

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal, NewType
 
+from crowdgrad.domain.program import check_name
+
 UnitId = NewType("UnitId", int)
 VolunteerId = NewType("VolunteerId", str)
 """The first 16 hexadecimal digits of the sha256 of a volunteer's Ed25519 public key."""
@@ -14,7 +16,14 @@ UnitKind = Literal["train", "validate", "test"]
 Returns = Literal["gradients", "weights"]
 
 MAX_BATCHES = 1 << 16
-MAX_BATCH_SIZE = 1 << 24
+MAX_BATCH_SIZE = 1 << 16
+MAX_COUNT = 1 << 63
+"""Ids, versions and samples are signed 64-bit numbers for everyone who keeps them."""
+MAX_WORD = 1 << 32
+"""Epochs and batches are 32-bit words of the counter that noise is made from."""
+MAX_METRICS = 256
+MAX_SETTINGS = 16
+MAX_GROWTH_EVERY = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -25,7 +34,7 @@ class Version:
     count: int
 
     def __post_init__(self) -> None:
-        if self.incarnation < 0 or self.count < 0:
+        if not (0 <= self.incarnation < MAX_COUNT and 0 <= self.count < MAX_COUNT):
             raise ValueError(f"a version counts from zero, not {self.incarnation}.{self.count}")
 
     def __str__(self) -> str:
@@ -53,10 +62,12 @@ class Unit:
     batches: int
 
     def __post_init__(self) -> None:
-        if min(self.id, self.epoch, self.shard, self.first_batch) < 0:
+        if not 0 <= self.id < MAX_COUNT or min(self.epoch, self.shard, self.first_batch) < 0:
             raise ValueError(f"unit {self.id}: numbers count from zero")
         if not 0 < self.batches <= MAX_BATCHES:
             raise ValueError(f"unit {self.id}: {self.batches} batches")
+        if max(self.epoch, self.shard, self.first_batch + self.batches - 1) >= MAX_WORD:
+            raise ValueError(f"unit {self.id}: epoch, shard and batches are numbers of 32 bits")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +86,16 @@ class Update:
     """Units of the same chain before this one, as it was granted."""
 
     def __post_init__(self) -> None:
-        if self.samples <= 0 or not 0 <= self.compute_s < math.inf or self.link < 0:
-            raise ValueError(f"update of unit {self.unit}: {self.samples} samples")
+        if not 0 < self.samples < MAX_COUNT or not 0 <= self.compute_s < math.inf:
+            raise ValueError(
+                f"update of unit {self.unit}: {self.samples} samples in {self.compute_s} s"
+            )
+        if not 0 <= self.unit < MAX_COUNT or not 0 <= self.link < MAX_WORD:
+            raise ValueError(f"update of unit {self.unit}, link {self.link} of its chain")
+        if len(self.metrics) > MAX_METRICS:
+            raise ValueError(f"update of unit {self.unit}: {len(self.metrics)} metrics")
+        for name in self.metrics:
+            check_name(name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +108,9 @@ class LocalRule:
     def __post_init__(self) -> None:
         if not 0 < len(self.name) <= 32 or not self.name.isidentifier():
             raise ValueError(f"a rule's name is a short word, not {self.name[:40]!r}")
-        if len(self.settings) > 16 or not all(map(math.isfinite, self.settings.values())):
+        if len(self.settings) > MAX_SETTINGS or any(len(name) > 32 for name in self.settings):
+            raise ValueError(f"local rule {self.name} has too many settings, or too long ones")
+        if not all(map(math.isfinite, self.settings.values())):
             raise ValueError(f"the settings of local rule {self.name} are not finite numbers")
 
 
@@ -119,7 +140,7 @@ class LocalSteps:
     """What the batch size is multiplied with every `growth_every` epochs."""
     growth_every: int = 1
     largest_batch: int = 0
-    """Where growth ends; 0: at 2^24."""
+    """Where growth ends; 0: at 2^16."""
 
     def __post_init__(self) -> None:
         if not 0 < self.batch_size <= MAX_BATCH_SIZE:
@@ -139,7 +160,7 @@ class LocalSteps:
         for name in ("clip", "l1", "l2"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name} {getattr(self, name)} is not a number from 0 on")
-        if not 1 <= self.growth <= 1000 or self.growth_every < 1:
+        if not (1 <= self.growth <= 1000 and 1 <= self.growth_every <= MAX_GROWTH_EVERY):
             raise ValueError(
                 "a batch grows by a factor from 1 to 1000 every so many epochs, not by "
                 f"{self.growth} every {self.growth_every}"

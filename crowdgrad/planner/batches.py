@@ -19,8 +19,10 @@ from functools import cached_property
 
 from crowdgrad.domain.data import Manifest, Split
 from crowdgrad.domain.program import ProgramSpec
-from crowdgrad.domain.work import MAX_BATCH_SIZE, LocalSteps
+from crowdgrad.domain.work import MAX_BATCH_SIZE, LocalSteps, UnitKind
 
+SPLIT_OF: dict[UnitKind, Split] = {"train": "train", "validate": "validation", "test": "test"}
+"""Which records a unit is of."""
 PLANS_KEPT = 64
 """Batch sizes whose plans are remembered; more than any sensible growth has at a time."""
 

@@ -49,7 +49,7 @@ class Growth:
     every: int = 1
     """Epochs between two growths."""
     largest: int = 0
-    """The largest it may become; 0: 2^24."""
+    """The largest it may become; 0: 2^16."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

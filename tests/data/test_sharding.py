@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import subprocess
 import sys
+import tracemalloc
 
 import msgspec
 import numpy as np
@@ -17,6 +18,7 @@ from crowdgrad.data import shards
 from crowdgrad.data.dataset import DataSet, from_arrays
 from crowdgrad.data.sharding import cut, cut_into, ranges
 from crowdgrad.data.shards import (
+    MAX_MANIFEST_BYTES,
     decode_manifest,
     encode_manifest,
     shard_arrays,
@@ -177,6 +179,49 @@ def test_depth_and_length_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         decode_manifest(bytes(51))
     with pytest.raises(DataMalformed, match="more than 50"):
         encode_manifest(manifest)
+
+
+def _manifest_of(fields: bytes, shards: bytes) -> bytes:
+    """A manifest of which the two lists are any bytes."""
+    return b"\x83\xa5title\xa1t\xa6fields" + fields + b"\xa6shards" + shards
+
+
+def _list(count: int, item: bytes) -> bytes:
+    return b"\xdd" + count.to_bytes(4, "big") + item * count
+
+
+FIELD = msgspec.msgpack.encode({"name": "x", "dtype": "int8", "shape": []})
+SHARD = msgspec.msgpack.encode(
+    {"split": "train", "records": 1, "chunks": [{"hash": "a" * 64, "bytes": 1}]}
+)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (_manifest_of(_list(300_000, FIELD), _list(1, SHARD)), "fields take more than"),
+        (_manifest_of(_list(300, FIELD), _list(1, SHARD)), "300 fields"),
+        (_manifest_of(_list(1, FIELD), _list(140_000, SHARD)), "in 140000 shards"),
+        (_manifest_of(b"\xdd\xff\xff\xff\xff", _list(1, SHARD)), "truncated"),
+        (_manifest_of(_list(1, FIELD), b"\x91" * 100_000), "."),
+        (_manifest_of(_list(1, FIELD), _list(1, SHARD)) + b"\xc0", "trailing"),
+        (b"\x84\xa4more\xc0" + _manifest_of(_list(1, FIELD), _list(1, SHARD))[1:], "unknown"),
+    ],
+    ids=["bytes of fields", "fields", "shards", "promise", "depth", "trailing", "more"],
+)
+def test_what_a_stranger_may_announce_is_bounded_before_objects_are_made(
+    data: bytes, reason: str
+) -> None:
+    assert decode_manifest(_manifest_of(_list(1, FIELD), _list(1, SHARD))).fields[0].name == "x"
+    tracemalloc.start()
+    try:
+        with pytest.raises(DataMalformed, match=reason) as refused:
+            decode_manifest(data)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(str(refused.value)) < 400
+    assert peak < 8 * MAX_MANIFEST_BYTES
 
 
 def test_the_trainer_s_reader_is_light() -> None:

@@ -16,8 +16,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import crowdgrad.domain
-from crowdgrad.domain.data import MAX_CHUNK_BYTES, Chunk, Field, Manifest, Shard, check_hash
-from crowdgrad.domain.job import Job, Member, Roster, StoppingRule, Volunteer
+from crowdgrad.domain.data import (
+    MAX_CHUNK_BYTES,
+    MAX_DATA_TITLE,
+    MAX_FIELDS,
+    MAX_SHARD_CHUNKS,
+    MAX_SHARDS,
+    Chunk,
+    Field,
+    Manifest,
+    Shard,
+    check_hash,
+)
+from crowdgrad.domain.job import (
+    MAX_CORES,
+    MAX_HYPERPARAMETERS,
+    MAX_MEMORY_MB,
+    Job,
+    Member,
+    Roster,
+    StoppingRule,
+    Volunteer,
+)
 from crowdgrad.domain.program import (
     DType,
     MetricSpec,
@@ -29,6 +49,10 @@ from crowdgrad.domain.program import (
 from crowdgrad.domain.work import (
     MAX_BATCH_SIZE,
     MAX_BATCHES,
+    MAX_COUNT,
+    MAX_GROWTH_EVERY,
+    MAX_METRICS,
+    MAX_WORD,
     LocalRule,
     LocalSteps,
     Unit,
@@ -172,6 +196,32 @@ NONSENSE: list[tuple[Callable[..., object], dict[str, Any]]] = [
     (Chunk, {"hash": HASH, "bytes": 0}), (Chunk, {"hash": HASH, "bytes": MAX_CHUNK_BYTES + 1}),
     (Member, {"position": -1, "id": "a", "name": "a"}),
     (Member, {"position": 0, "id": "a", "name": "\x1b[2J"}),
+    (Member, {"position": 0, "id": "a", "name": "n" * 65}),
+    (Member, {"position": 0, "id": "", "name": "a"}),
+    (Member, {"position": 0, "id": "a" * 65, "name": "a"}),
+    (Member, {"position": 1 << 63, "id": "a", "name": "a"}),
+    (Roster, {"job": "j" * 65, "members": ()}),
+    (volunteer, {"engine": "a\x1b"}), (volunteer, {"software": "a\nb"}),
+    (volunteer, {"cores": MAX_CORES + 1}), (volunteer, {"memory_mb": MAX_MEMORY_MB + 1}),
+    (job, {"recipe": ""}), (job, {"recipe": "r" * 65}), (job, {"recipe": "\x1b[2J"}),
+    (job, {"hyperparameters": {str(n): n for n in range(MAX_HYPERPARAMETERS + 1)}}),
+    (job, {"hyperparameters": {"n" * 65: 1}}), (job, {"hyperparameters": {"a\nb": 1}}),
+    (job, {"hyperparameters": {"a": "v" * 257}}), (job, {"hyperparameters": {"a": "\x1b[2J"}}),
+    (job, {"hyperparameters": {"a": 1 << 63}}), (job, {"hyperparameters": {"a": float("inf")}}),
+    (unit, {"id": MAX_COUNT}), (unit, {"epoch": MAX_WORD}), (unit, {"shard": MAX_WORD}),
+    (unit, {"first_batch": MAX_WORD}), (unit, {"first_batch": MAX_WORD - 1, "batches": 2}),
+    (update, {"samples": MAX_COUNT}), (update, {"unit": -1}), (update, {"unit": MAX_COUNT}),
+    (update, {"link": -1}), (update, {"link": MAX_WORD}),
+    (update, {"metrics": {str(n): 0.0 for n in range(MAX_METRICS + 1)}}),
+    (update, {"metrics": {"\x1b[2J": 0.0}}), (update, {"metrics": {"m" * 257: 0.0}}),
+    (Version, {"incarnation": MAX_COUNT, "count": 0}),
+    (Version, {"incarnation": 0, "count": MAX_COUNT}),
+    (LocalRule, {"settings": {"s" * 33: 0.0}}), (local, {"growth_every": MAX_GROWTH_EVERY + 1}),
+    (manifest, {"title": ""}), (manifest, {"title": "t" * (MAX_DATA_TITLE + 1)}),
+    (manifest, {"title": "\x1b[2J"}),
+    (manifest, {"fields": tuple(field(name=str(n)) for n in range(MAX_FIELDS + 1))}),
+    (manifest, {"shards": (shard(),) * (MAX_SHARDS + 1)}),
+    (shard, {"chunks": (Chunk(hash=HASH, bytes=1),) * (MAX_SHARD_CHUNKS + 1)}),
 ]  # fmt: skip
 
 

@@ -109,7 +109,8 @@ def test_a_mix_stays_within_what_was_received(received: list[tuple[float, int]])
     for value, staleness in received:
         buffers.mix(LAYOUT, state, vector((value, -value), 1), buffers.share(staleness))
     most = max(abs(value) for value, _ in received)
-    assert all(abs(value) <= most * 1.00001 for value in read(state)[0])
+    rounding = 1e-44  # of the smallest numbers there are
+    assert all(abs(value) <= most * 1.00001 + rounding for value in read(state)[0])
 
 
 def test_a_round_is_a_mean_by_samples_and_a_sum_of_counts() -> None:

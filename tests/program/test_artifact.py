@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crowdgrad.domain.program import TensorSpec
 from crowdgrad.errors import DataMalformed, ProgramRefused
 from crowdgrad.program import artifact
 
@@ -58,6 +59,24 @@ def test_a_spec_that_makes_no_sense_is_malformed(captured):
     plain["spec"]["inputs"][0]["shape"] = [-3]
     with pytest.raises(DataMalformed, match="decode"):
         artifact.decode(packed(msgspec.msgpack.encode(plain)))
+
+
+def test_a_spec_is_bounded_before_objects_are_made_of_it(captured):
+    plain = msgspec.to_builtins(captured.program, builtin_types=(bytes,))
+    tensor = plain["spec"]["parameters"][0]
+    plain["spec"]["parameters"] = [tensor | {"name": f"w{index}"} for index in range(20_000)]
+    with pytest.raises(ProgramRefused, match="spec has"):
+        artifact.decode(packed(msgspec.msgpack.encode(plain)))
+    large = tuple(TensorSpec(name=f"w{i}", dtype="float32", shape=()) for i in range(20_000))
+    program = replace(captured.program, spec=replace(captured.program.spec, parameters=large))
+    with pytest.raises(ProgramRefused, match="spec has"):
+        artifact.encode(program)
+
+
+@pytest.mark.parametrize("nested", [b"\x91" * 1_000_000, b"\x81\xa1a" * 100_000])
+def test_nesting_ends_in_a_refusal(nested):
+    with pytest.raises(DataMalformed, match="does not decode"):
+        artifact.decode(packed(nested))
 
 
 def test_an_oversized_graph_is_refused_on_both_sides(captured):

@@ -14,14 +14,13 @@ from onnx import TensorProto, helper, numpy_helper
 
 from crowdgrad.domain.program import MetricSpec, NoiseSpec, Program, TensorSpec
 from crowdgrad.errors import ProgramRefused
-from crowdgrad.program.check import (
-    ALLOWED_ATTRIBUTES,
-    ALLOWED_OPS,
-    MAX_CONSTANT_BYTES,
-    MAX_OPSET,
-    MIN_OPSET,
-    check,
-)
+from crowdgrad.program import check as checker
+from crowdgrad.program.bounds import Limits
+from crowdgrad.program.check import check
+from crowdgrad.program.graph import MAX_PORTS
+from crowdgrad.program.nodes import MAX_CONSTANT_BYTES
+from crowdgrad.program.sizes import MAX_BATCH
+from tests.program.protobuf import block
 
 
 def altered(program: Program, change: Callable[[onnx.ModelProto], object]) -> Program:
@@ -41,17 +40,6 @@ def refusal(program: Program) -> str:
 
 def test_a_captured_program_passes(captured):
     check(captured.program)
-
-
-def test_the_table_of_attributes_is_the_standards():
-    """But for constants that are texts or sparse, which no program of ours holds."""
-    left_out = {"sparse_value", "value_string", "value_strings"}
-    for op in ALLOWED_OPS:
-        known: set[str] = set()
-        for opset in range(MIN_OPSET, MAX_OPSET + 1):
-            if onnx.defs.has(op, opset):
-                known |= set(onnx.defs.get_schema(op, opset).attributes)
-        assert ALLOWED_ATTRIBUTES.get(op, frozenset()) == known - left_out, op
 
 
 def add_node(op: str, domain: str = "", **attributes: object) -> Callable[[onnx.ModelProto], None]:
@@ -112,6 +100,22 @@ def swap_nodes(model: onnx.ModelProto) -> None:
     model.graph.node.extend(nodes)
 
 
+def double_attribute(model: onnx.ModelProto) -> None:
+    node = next(node for node in model.graph.node if node.attribute)
+    node.attribute.append(node.attribute[0])
+
+
+def unnamed_output(model: onnx.ModelProto) -> None:
+    model.graph.node[-1].output[0] = ""
+
+
+def smaller_gradient(model: onnx.ModelProto) -> None:
+    """An output that is not what it promises to be."""
+    node = next(node for node in model.graph.node if "g:0.bias" in node.output)
+    node.output[list(node.output).index("g:0.bias")] = "whole"
+    model.graph.node.append(helper.make_node("Identity", ["p:3.bias"], ["g:0.bias"]))
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -120,8 +124,12 @@ def swap_nodes(model: onnx.ModelProto) -> None:
         (add_node("Gelu", domain="com.microsoft"), "com.microsoft::Gelu"),
         (add_node("Identity", graphs=[subgraph()]), "field 11"),
         (add_node("Identity", words=["a"]), "field 9"),
-        (add_node("Cast", to=TensorProto.STRING), "casts to element type 8"),
-        (add_node("Constant", value_string="a"), "holds a text"),
+        (add_node("Neg", domain="ai.onnx"), "ai.onnx::Neg"),
+        (add_node("Neg", floats=[1.0]), "field 7"),
+        (add_node("Cast", to=TensorProto.STRING), "Cast has to = 8, it may be 1 or"),
+        (add_node("Constant", value_string="a"), "'Constant', which is not on the list"),
+        (add_node("Constant", value=numpy_helper.from_array(np.zeros(1))), "not on the list"),
+        (add_node("Add"), "Add has 1 inputs, not 2"),
         (add_node("Identity", axis=1), "Identity has the unknown attribute 'axis'"),
         (add_node("Softmax", axes=1), "Softmax has the unknown attribute 'axes'"),
         (lambda m: m.functions.add(name="f", domain="d"), "field 25"),
@@ -147,6 +155,7 @@ def swap_nodes(model: onnx.ModelProto) -> None:
         (constant(numpy_helper.from_array(np.zeros(2, np.float32), "p:0.bias")), "twice"),
         (cut_initializer, "holds"),
         (rename_input, "'p:other' instead of 'p:0.weight'"),
+        (lambda m: m.graph.input[0].ClearField("name"), "'' instead of 'p:0.weight'"),
         (lambda m: m.graph.input.pop(), "input of the gradient graph"),
         (lambda m: m.graph.output.pop(), "output of the gradient graph"),
         (lambda m: m.graph.output.append(m.graph.output[0]), "output of the gradient graph"),
@@ -157,9 +166,15 @@ def swap_nodes(model: onnx.ModelProto) -> None:
         (sequence, "field 4"),
         (swap_nodes, "before it is made"),
         (lambda m: m.graph.node.append(m.graph.node[0]), "twice"),
-        (lambda m: m.graph.node.pop(), "never makes|before it is made"),
-        (lambda m: m.graph.node[0].attribute.append(m.graph.node[0].attribute[0]), "twice"),
+        (lambda m: m.graph.node.pop(), "is never made|before it is made"),
+        (double_attribute, "twice"),
         (lambda m: m.graph.node[0].input.append("x" * 600), "more than 512"),
+        (lambda m: setattr(m.graph.node[0], "name", "n"), "field 3"),
+        (lambda m: setattr(m.graph.node[0], "overload", "n"), "field 8"),
+        (lambda m: setattr(m, "producer_name", "x" * 65), "more than 64"),
+        (lambda m: setattr(m, "producer_version", "1"), "field 3"),
+        (unnamed_output, "without a name"),
+        (smaller_gradient, "'g:0.bias' is float32 of shape"),
     ],
 )
 def test_whatever_capture_does_not_emit_is_refused(captured, change, reason):
@@ -169,9 +184,13 @@ def test_whatever_capture_does_not_emit_is_refused(captured, change, reason):
 
 def test_a_second_graph_cannot_hide_behind_the_first(captured):
     # A full parser merges two occurrences of one field; ours refuses them.
-    twice = captured.program.gradient + captured.program.gradient
-    with pytest.raises(ProgramRefused, match="twice"):
-        check(replace(captured.program, gradient=twice))
+    whole = captured.program.gradient
+    graph = block(7, onnx.ModelProto.FromString(whole).graph.SerializeToString())
+    assert whole.count(graph) == 1
+    for twice in (whole + whole, whole + graph, whole.replace(graph, graph + graph)):
+        assert onnx.ModelProto.FromString(twice).graph.node
+        with pytest.raises(ProgramRefused, match=r"twice|out of order"):
+            check(replace(captured.program, gradient=twice))
 
 
 def test_the_spec_must_describe_the_graphs(captured):
@@ -192,6 +211,7 @@ def test_the_spec_must_describe_the_graphs(captured):
         replace(spec, forward_noise=(noise,)),
         replace(spec, outputs=2),
         replace(spec, outputs=-1),
+        replace(spec, metrics=tuple(MetricSpec(name=f"m{i}") for i in range(MAX_PORTS))),
         replace(spec, opset=17),
         replace(spec, opset=23),
         replace(spec, opset=21),
@@ -225,3 +245,30 @@ def test_mutated_programs_pass_or_are_refused(captured, data):
     reason = refusal(replace(captured.program, gradient=bytes(graph)))
     assert reason.isprintable()
     assert len(reason) < 600
+
+
+def test_it_tells_what_a_batch_costs(captured):
+    one, many = check(captured.program), check(captured.program, 64)
+    assert many.gradient.samples == 64
+    assert many.gradient.work > many.forward.work > one.forward.work > 0
+    assert many.gradient.peak_bytes > one.gradient.peak_bytes > 0
+
+
+def test_a_batch_beyond_the_limits_is_refused(captured):
+    found = check(captured.program, 64)
+    check(captured.program, 64, Limits(work=found.gradient.work))
+    with pytest.raises(ProgramRefused, match="the gradient graph would take"):
+        check(captured.program, 64, Limits(work=found.gradient.work - 1))
+    for samples in (0, -1, MAX_BATCH + 1):
+        with pytest.raises(ProgramRefused, match=f"batches of {samples} samples"):
+            check(captured.program, samples)
+
+
+def test_both_graphs_together_have_a_largest_size(captured, monkeypatch):
+    graphs = captured.program.gradient, captured.program.forward
+    nodes = [onnx.ModelProto.FromString(data).graph.node for data in graphs]
+    monkeypatch.setattr(checker, "MAX_NODES", sum(map(len, nodes)))
+    check(captured.program)
+    monkeypatch.setattr(checker, "MAX_NODES", sum(map(len, nodes)) - 1)
+    with pytest.raises(ProgramRefused, match=r"the program has .* nodes, more than"):
+        check(captured.program)

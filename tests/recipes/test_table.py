@@ -147,13 +147,13 @@ PARTS = {
     "growth": part(
         factor=st.one_of(st.floats(1.0, 1000.0), st.integers(1, 1000)),
         every=st.integers(1, 1000),
-        largest=st.integers(0, 1 << 24),
+        largest=st.integers(0, 1 << 16),
     ),
 }
 FIELDS: dict[str, st.SearchStrategy[Any]] = PARTS | {
     "lr": positive,
     "local_lr": numbers,
-    "batch_size": st.integers(1, 1 << 24),
+    "batch_size": st.integers(1, 1 << 16),
     "batches_per_unit": st.integers(1, 1 << 16),
     "near_batches": st.integers(1, 1 << 16),
     "push_every": st.sampled_from([1, 2, 4, 8]),

@@ -27,6 +27,11 @@ def check_batch(spec: ProgramSpec, batch: Batch) -> None:
             f"batch {batch.number}: {len(batch.fields)} fields, {batch.samples} samples; "
             f"the program takes {len(spec.inputs)} fields and at least one sample."
         )
+    if spec.fixed_batch not in (0, batch.samples):
+        raise DataMalformed(
+            f"batch {batch.number} has {batch.samples} samples, the program takes "
+            f"{spec.fixed_batch}."
+        )
     for tensor, column in zip(spec.inputs, batch.fields, strict=True):
         shape = (batch.samples, *tensor.shape)
         if column.dtype != tensor.dtype or column.shape != shape or not column.flags.c_contiguous:

@@ -2,11 +2,13 @@
 
 Every parameter and buffer is bound to its slice of the flat state and every gradient and new buffer
 to its slice of the update, by address, so a step moves none of them. A binding is kept for each
-place (state, update, batch size) it was made for: units reuse the same few.
+place (state, update, batch size) it was made for: units reuse the same few. Random numbers are
+drawn just before a step, so all bindings share one piece of memory for them.
 """
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,19 +16,22 @@ from functools import partial
 from typing import Any, Final
 
 import numpy as np
-import onnxruntime as ort
 from numpy.typing import NDArray
 
 from crowdgrad.domain.program import NoiseSpec, Program, ProgramSpec, TensorSpec
-from crowdgrad.errors import ProgramError, ProgramRefused
+from crowdgrad.errors import ProgramError
 from crowdgrad.numerics import noise
 from crowdgrad.numerics.layout import StateLayout
 from crowdgrad.numerics.vectors import Vector
 from crowdgrad.program.engines.base import Batch, UnitResult, UnitWork
 from crowdgrad.program.engines.fit import check_batch, check_vector
+from crowdgrad.program.engines.onnx_memory import Piece, aligned, drawn_shape, drawn_words
+from crowdgrad.program.engines.onnx_runtime import first_line, open_session, take, warm_up
 from crowdgrad.program.engines.replica import Replicas
 
-_KEPT_BINDINGS: Final = 16
+__all__ = ["OnnxEngine", "warm_up"]
+
+KEPT_BINDINGS: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,16 +44,24 @@ class _Place:
 
 
 class OnnxEngine:
-    """Implements `Engine`. `threads` is how many cores one step may use."""
+    """Implements `Engine`. `threads` is how many cores one step may use.
 
-    def __init__(self, program: Program, threads: int = 1) -> None:
+    `piece`: the memory its steps take, where that is known (`onnx_memory.piece_for`). For an engine
+    that is alone in its process: it then takes no more than that.
+    """
+
+    def __init__(self, program: Program, threads: int = 1, piece: Piece | None = None) -> None:
         self._spec: ProgramSpec = program.spec
         self._forward_bytes = program.forward
         self._threads = threads
         self._layout = StateLayout(program.spec)
-        self._gradient = _session(program.gradient, threads)
+        self._piece = piece
+        if piece is not None:
+            take(piece)
+        self._gradient = open_session(program.gradient, threads, piece)
         self._forward: Any = None
         self._places: OrderedDict[tuple[int, ...], _Place] = OrderedDict()
+        self._drawn: Vector = np.empty(0, np.float32)
         self._replicas = Replicas(program.spec)
 
     def train(self, work: UnitWork, state: Vector, update: Vector) -> UnitResult:
@@ -86,7 +99,7 @@ class OnnxEngine:
         for spec, column in zip(self._spec.inputs, batch.fields, strict=True):
             feeds[f"x:{spec.name}"] = column
         drawn = tuple(
-            np.empty(_sizes(z, batch.samples), np.float32) for z in self._spec.forward_noise
+            np.empty(drawn_shape(z, batch.samples), np.float32) for z in self._spec.forward_noise
         )
         self._draw_forward(drawn, seed, batch)
         for z, values in zip(self._spec.forward_noise, drawn, strict=True):
@@ -96,7 +109,7 @@ class OnnxEngine:
 
     def _forward_session(self) -> Any:
         if self._forward is None:  # training alone never needs it
-            self._forward = _session(self._forward_bytes, self._threads)
+            self._forward = open_session(self._forward_bytes, self._threads, self._piece)
         return self._forward
 
     def _step(self, work: UnitWork, batch: Batch, state: Vector, update: Vector) -> float:
@@ -124,7 +137,7 @@ class OnnxEngine:
         if place is None:
             place = self._bind(session, scalars, state, update, batch.samples)
             self._places[key] = place
-            if len(self._places) > _KEPT_BINDINGS:
+            if len(self._places) > KEPT_BINDINGS:
                 self._places.popitem(last=False)
         else:
             self._places.move_to_end(key)
@@ -141,7 +154,7 @@ class OnnxEngine:
             for name, tensor, word in self._outputs():
                 binding.bind_output(name, *_where(tensor, update, word))
         specs = self._spec.forward_noise if update is None else self._spec.noise
-        drawn = tuple(np.empty(_sizes(spec, samples), np.float32) for spec in specs)
+        drawn = self._room(specs, samples)
         for spec, values in zip(specs, drawn, strict=True):
             at = ("cpu", 0, np.float32, values.shape, _address(values))
             binding.bind_input(f"z:{spec.name}", *at)
@@ -149,6 +162,21 @@ class OnnxEngine:
         for name, value in numbers.items():
             binding.bind_output(name, "cpu", 0, np.float32, (), _address(value))
         return _Place(binding=binding, noise=drawn, scalars=numbers)
+
+    def _room(self, specs: tuple[NoiseSpec, ...], samples: int) -> tuple[Vector, ...]:
+        """Where the numbers of one batch go. A larger batch than any before takes new memory."""
+        words = drawn_words(specs, samples)
+        if words > self._drawn.size:
+            self._places.clear()  # they are bound to the memory that goes now
+            self._drawn = np.empty(0, np.float32)
+            self._drawn = np.empty(words, np.float32)
+        parts, start = [], 0
+        for spec in specs:
+            shape = drawn_shape(spec, samples)
+            size = math.prod(shape)
+            parts.append(self._drawn[start : start + size].reshape(shape))
+            start += aligned(size)
+        return tuple(parts)
 
     def _inputs(self) -> Iterator[tuple[str, TensorSpec, int]]:
         """Name, tensor and first word of everything a graph reads of the state."""
@@ -176,35 +204,14 @@ class OnnxEngine:
             session.run_with_iobinding(place.binding)
         except Exception as error:  # the runtime's exceptions share no other base
             raise ProgramError(
-                f"onnxruntime failed on batch {batch.number}: {_first_line(error)}.",
+                f"onnxruntime failed on batch {batch.number}: {first_line(error)}.",
                 advice="Check that the data holds what the model accepts (class numbers in range).",
             ) from error
-
-
-def _session(model: bytes, threads: int) -> Any:
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
-    options.log_severity_level = 4  # fatal only: errors reach us as exceptions
-    # A volunteer's machine belongs to someone: idle threads sleep instead of spinning.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    try:
-        return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # the runtime's exceptions share no other base
-        raise ProgramRefused(
-            f"onnxruntime cannot load the program: {_first_line(error)}."
-        ) from error
 
 
 def _where(tensor: TensorSpec, vector: Vector, word: int) -> tuple[Any, ...]:
     """What the runtime wants to know of a tensor inside a vector."""
     return "cpu", 0, np.dtype(tensor.dtype), tensor.shape, _address(vector) + 4 * word
-
-
-def _sizes(spec: NoiseSpec, samples: int) -> tuple[int, ...]:
-    return (samples, *spec.shape) if spec.per_sample else spec.shape
 
 
 def _address(array: NDArray[Any]) -> int:
@@ -214,7 +221,3 @@ def _address(array: NDArray[Any]) -> int:
 
 def _mean(values: list[float], samples: list[int]) -> float:
     return sum(v * n for v, n in zip(values, samples, strict=True)) / sum(samples)
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0][:300]
