@@ -58,7 +58,9 @@ async def first_gradients(folder: Path, repeats: int) -> tuple[list[float], list
 
 async def join(run: Run, here: Here, home: Path, name: str) -> float:
     began = time.perf_counter()
-    child = Child(["work", here.address, "--guest", "--plain", "--name", name, "--home", str(home)])
+    child = Child(
+        ["work", here.address, "--guest", "--yes", "--plain", "--name", name, "--home", str(home)]
+    )
     try:
         while not any(m.name == name and m.units for m in run.status().members):  # noqa: ASYNC110
             await asyncio.sleep(0.005)

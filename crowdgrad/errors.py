@@ -6,14 +6,17 @@
     │   ├── RecipeError         CG102    a hyperparameter makes no sense
     │   ├── TaskError           CG103    the task (model, loss, example batch) makes no sense
     │   ├── SettingError        CG104    a setting has a value it cannot have
-    │   └── TargetError         CG105    `module:object`, link, code or address names nothing
+    │   ├── TargetError         CG105    `module:object`, link, code or address names nothing
+    │   └── NotAgreed           CG106    nobody here has agreed to this
     ├── MachineError                     this machine or its network is in the way
     │   ├── PortBusy            CG201    someone else listens on the port
     │   ├── Unreachable         CG202    nobody answers at an address
     │   ├── DiskFull            CG203    the disk has no room for what must be written
     │   ├── MissingExtra        CG204    an optional part of crowdgrad is not installed
     │   ├── ChildDied           CG205    a process we started ended unasked
-    │   └── CannotWrite         CG206    a file or folder cannot be written
+    │   ├── CannotWrite         CG206    a file or folder cannot be written
+    │   ├── RefusedHere         CG207    a job that went wrong too often on this machine
+    │   └── WallsMissing        CG208    this system cannot keep the trainer in as its owner wants
     ├── ProgramError                     a model that cannot travel, or must not run
     │   ├── CaptureError        CG301    PyTorch cannot turn the model into a graph
     │   ├── GateError           CG302    the program computes something else than autograd
@@ -80,6 +83,10 @@ class TargetError(UserError):
     code = "CG105"
 
 
+class NotAgreed(UserError):
+    code = "CG106"
+
+
 class MachineError(CrowdgradError):
     code = "CG200"
 
@@ -118,9 +125,26 @@ def missing_module(error: ModuleNotFoundError) -> MissingExtra | None:
 class ChildDied(MachineError):
     code = "CG205"
 
+    def __init__(
+        self, message: str, *, advice: str = "", story: str = "", local: bool = False
+    ) -> None:
+        """`story`: how it ended, without anything of this machine: fit for others. `local`: it was
+        not the work it did."""
+        super().__init__(message, advice=advice)
+        self.story = story
+        self.local = local
+
 
 class CannotWrite(MachineError):
     code = "CG206"
+
+
+class RefusedHere(MachineError):
+    code = "CG207"
+
+
+class WallsMissing(MachineError):
+    code = "CG208"
 
 
 class ProgramError(CrowdgradError):

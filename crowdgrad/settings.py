@@ -15,8 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from crowdgrad.errors import SettingError
+from crowdgrad.net.messages import MAX_SILENCE_S
 
 ENVIRONMENT_PREFIX = "CROWDGRAD_"
+MAX_NAME = 64
+WALL_LEVELS = ("best", "all")
+"""There is no level without walls."""
 WORKER_TOKEN_VARIABLE = "CROWDGRAD_WORKER_TOKEN"  # noqa: S105 (a name, not a secret)
 """How a host hands its own worker the one-time token that makes it worker 0."""
 
@@ -35,6 +39,14 @@ class Settings:
         "where `crowdgrad work` looks for jobs unless told otherwise",
     )
     name: str = _setting("", "the name others see; empty: one made from the key")
+    trusted_hosts: str = _setting(
+        "", "keys of hosts to help without a question, 16 hexadecimal digits each, commas between"
+    )
+    walls: str = _setting(
+        "best",
+        "`best`: work behind the walls this machine has; `all`: only if every wall holds",
+    )
+    memory_mb: int = _setting(0, "the most memory a job may take here; 0: half of what there is")
     cache_mb: int = _setting(4096, "how much disk the chunks of data sets may take")
     heartbeat_s: float = _setting(
         2.0, "how often each side of a connection says that it is still there"
@@ -55,6 +67,24 @@ class Settings:
                 raise SettingError(
                     f"setting {name} is {getattr(self, name)}.", advice="Give a positive number."
                 )
+        if len(self.name) > MAX_NAME or not self.name.isprintable():
+            raise SettingError(
+                f"setting name is {self.name[:70]!r}.",
+                advice=f"Give at most {MAX_NAME} printable characters.",
+            )
+        if self.walls not in WALL_LEVELS:
+            raise SettingError(
+                f"setting walls is {self.walls[:70]!r}.",
+                advice=f"Choose {' or '.join(WALL_LEVELS)}; `crowdgrad doctor` tells which hold.",
+            )
+        if not 0 <= self.memory_mb < 1e9:
+            raise SettingError(
+                f"setting memory_mb is {self.memory_mb}.", advice="Give megabytes, or 0 for half."
+            )
+        if self.silence_s > MAX_SILENCE_S:
+            raise SettingError(
+                f"silence_s is {self.silence_s}.", advice=f"Give at most {MAX_SILENCE_S:g} seconds."
+            )
         if self.silence_s < 2 * self.heartbeat_s:
             raise SettingError(
                 f"silence_s {self.silence_s} is less than two heartbeats of {self.heartbeat_s} s.",
@@ -125,6 +155,20 @@ def child_environment(extra: Mapping[str, str]) -> dict[str, str]:
     """The environment for a process we start: ours, without secrets meant for us, plus `extra`."""
     kept = {name: value for name, value in os.environ.items() if name != WORKER_TOKEN_VARIABLE}
     return {**kept, **extra}
+
+
+TRAINER_VARIABLES = (
+    "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PATH", "PYTHONHOME", "PYTHONPATH",
+    "SYSTEMROOT", "VIRTUAL_ENV",
+)  # fmt: skip
+"""What a trainer needs to find its libraries. Nothing else of ours is its business."""
+
+
+def trainer_environment() -> dict[str, str]:
+    """The environment of the process that runs a stranger's program: no secrets, one thread."""
+    kept = {name: os.environ[name] for name in TRAINER_VARIABLES if name in os.environ}
+    single = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    return {**kept, **single, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def _expand(home: Path) -> Path:

@@ -45,6 +45,9 @@ DOCS = ROOT / "docs"
 PAGES = {
     "host": "host.md",
     "work": "volunteer.md",
+    "doctor": "doctor.md",
+    "hosts": "volunteer.md",
+    "log": "volunteer.md",
     "matchmaker": "matchmaker.md",
     "check": "host.md",
     "predict": "host.md",

@@ -55,7 +55,7 @@ def test_every_setting_has_help_a_value_and_a_variable(home: Path) -> None:
     for row in rows:
         assert row.help
         assert row.source
-    changed = {"home": str(home), "matchmaker": "http://x", "name": "me"}
+    changed = {"home": str(home), "matchmaker": "http://x", "name": "me", "walls": "all"}
     for row in fields(Settings):
         variable = ENVIRONMENT_PREFIX + row.name.upper()
         value = changed.get(row.name, "15" if row.name != "heartbeat_s" else "1.5")
@@ -66,6 +66,13 @@ def test_the_home_folder_is_where_its_file_is_looked_for(home: Path) -> None:
     (home / "settings.toml").write_text('name = "from the file"')
     assert resolve({"home": str(home)}, {"CROWDGRAD_HOME": "elsewhere"})[0].name == "from the file"
     assert "~" not in str(resolve({"home": "~/some/where"}, {})[0].home)
+
+
+def test_there_is_no_level_without_walls(home: Path) -> None:
+    assert resolve({"home": home}, {})[0].walls == "best"
+    for value in ("none", "off", ""):
+        with pytest.raises(SettingError, match="Choose best or all"):
+            Settings(walls=value)
 
 
 def test_an_empty_variable_is_not_set(home: Path) -> None:

@@ -158,8 +158,8 @@ class Stage:
                 self._volunteer(name)
             spinner.update("Starting the host: it captures the model and compares its gradients")
             host = self._child(
-                ["host", str(job), "--matchmaker", self._matchmaker, "--plain", *self._home(),
-                 "--runs", self.args.runs, "--announce"],
+                ["host", str(job), "--matchmaker", self._matchmaker, "--yes", "--plain",
+                 *self._home(), "--runs", self.args.runs, "--announce"],
                 "host",
             )  # fmt: skip
             here = self._wait_for(host, "host")
@@ -213,7 +213,7 @@ class Stage:
 
     def _volunteer(self, name: str) -> None:
         self.volunteers[name] = self._child(
-            ["work", "--matchmaker", self._matchmaker, "--guest", "--once", "--plain",
+            ["work", "--matchmaker", self._matchmaker, "--guest", "--once", "--yes", "--plain",
              "--name", name, *self._home()],
             name,
             announces=False,

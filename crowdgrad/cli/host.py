@@ -17,6 +17,7 @@ from crowdgrad.cli.output import JSON_HELP, add_common, whole, write_json
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from crowdgrad.data.dataset import DataSet
     from crowdgrad.host.job import JobPlan, Prepared
     from crowdgrad.host.serve import Here, Outcome
     from crowdgrad.host.status import Status
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 
 TEXT = """\
 Host a job: capture the model, listen for volunteers, train, and leave the result in runs/<id>/.
-This machine's own worker is the first volunteer, so a job trains even when nobody comes.
+This machine's own worker is the first volunteer, so a job trains even when nobody comes. Volunteers
+can read and keep the data they train on: you are asked before it is published for the first time.
 
   crowdgrad host job.toml                      as the job file says
   crowdgrad host model:job                     a cg.Job in model.py, or a function returning one
@@ -66,6 +68,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "--helpers", type=whole, default=0, help="further local volunteers to start"
     )
+    parser.add_argument(
+        "--yes", action="store_true", help="every volunteer may read and keep the data: ask nobody"
+    )
     parser.add_argument("--plain", action="store_true", help="lines for a log, no live display")
     parser.add_argument("--json", metavar="FILE", help=JSON_HELP)
     parser.add_argument(
@@ -84,8 +89,10 @@ def run(args: argparse.Namespace) -> int:
 
     settings = load({"home": args.home})
     console = Console(file=sys.stderr if args.json == "-" else None)
-    with console.status("Reading the job") as spinner:
+    with console.status("Reading the job"):
         plan = _plan(args, settings.home / "data")
+    _agree_to_publish(args, plan.data, settings.home, console)
+    with console.status("Looking at the model") as spinner:
         prepared = prepare(plan, lambda text: spinner.update(text[:1].upper() + text[1:]))
     _introduce(console, prepared)
     outcome = run_async(_serve(args, prepared, settings, console))
@@ -113,6 +120,35 @@ def read_plan(job: str, cache: Path) -> JobPlan:
         with shown_progress() as progress:
             return read(Path(job), cache=cache, progress=progress)
     return load_object(job, Path.cwd(), JobPlan)
+
+
+def _agree_to_publish(
+    args: argparse.Namespace, data: DataSet, home: Path, console: Console
+) -> None:
+    """Once for each data set that others can reach. Raises NotAgreed."""
+    from crowdgrad.cli.ask import can_ask, yes_or_no
+    from crowdgrad.errors import CrowdgradError, NotAgreed
+    from crowdgrad.host.publishing import Published, name_of, open_to_others, warning
+
+    if args.yes or not open_to_others(args.host, args.advertise, args.matchmaker):
+        return
+    published, name = Published(home), name_of(data)
+    if name in published:
+        return
+    for line in warning(data):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    if not can_ask(console) or args.tied:
+        raise NotAgreed(
+            f"Nobody has agreed to publish “{data.title}” yet.",
+            advice="Say --yes if every volunteer may read and keep this data.",
+        )
+    if not yes_or_no(console, "Publish it?"):
+        raise NotAgreed(f"“{data.title}” is not published.", advice="Train here: leave out "
+                        "--matchmaker, --host and --advertise.")  # fmt: skip
+    try:
+        published.add(name, data.title)
+    except CrowdgradError as error:  # then the question comes again
+        console.print(str(error), highlight=False, markup=False)
 
 
 def _introduce(console: Console, prepared: Prepared) -> None:
@@ -145,7 +181,8 @@ async def _serve(
         _greet(console, here, args.matchmaker)
         if args.announce:
             write_json(args.announce, {"address": here.address, "url": here.url,
-                                       "folder": str(here.folder), "code": here.code})  # fmt: skip
+                                       "folder": str(here.folder), "code": here.code,
+                                       "key": here.key})  # fmt: skip
 
     with stop_requests() as stop:
         here = Run(prepared, options, settings)
@@ -161,6 +198,7 @@ def _greet(console: Console, here: Here, matchmaker: str | None) -> None:
         console.print(
             f"  [bold]crowdgrad work {here.code}[/] --matchmaker {matchmaker}", highlight=False
         )
+    console.print(f"They are shown your key's fingerprint: {here.key}", highlight=False)
     console.print(f"Status: {here.url}/status   Results: {here.folder}", soft_wrap=True)
 
 

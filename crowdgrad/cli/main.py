@@ -19,7 +19,10 @@ from crowdgrad.cli import (
     check,
     data,
     demo,
+    doctor,
     host,
+    hosts,
+    log,
     matchmaker,
     predict,
     recipes,
@@ -29,7 +32,21 @@ from crowdgrad.cli import (
 from crowdgrad.errors import CrowdgradError, missing_module
 from crowdgrad.process import interrupt_on_sigterm, tie_to_stdin
 
-COMMANDS = (host, work, matchmaker, check, predict, recipes, data, demo, bench, settings)
+COMMANDS = (
+    host,
+    work,
+    hosts,
+    log,
+    doctor,
+    matchmaker,
+    check,
+    predict,
+    recipes,
+    data,
+    demo,
+    bench,
+    settings,
+)
 
 DESCRIPTION = """\
 Train a neural network on the spare time of anyone willing to help.

@@ -6,11 +6,14 @@ import argparse
 import dataclasses
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from crowdgrad.cli.output import JSON_HELP, add_common, write_json
 
 if TYPE_CHECKING:
+    from rich.status import Status
+
     from crowdgrad.settings import Settings
     from crowdgrad.volunteer.agent import Outcome
     from crowdgrad.volunteer.events import Event, Watch
@@ -18,12 +21,14 @@ if TYPE_CHECKING:
 
 TEXT = """\
 Lend this machine to a job. Nothing the host wrote is run here: a job is a checked arithmetic graph,
-computed at low priority by a process of its own. Stop with Ctrl-C whenever you like; what you were
-working on is given to somebody else.
+computed at low priority by a process of its own. You are asked before the first unit of a new host.
+Stop with Ctrl-C whenever you like; what you were working on is given to somebody else.
+`crowdgrad log` says what was done, `crowdgrad hosts` whom you trust.
 
   crowdgrad work                    wait at the matchmaker for whoever needs help
   crowdgrad work K7Q-2MP            help the job with this code
   crowdgrad work 192.0.2.7:8701     help the host at this address, without any matchmaker
+  crowdgrad work --yes              help whoever it is, without a question
 
 Where you have the job's model yourself and trust it, PyTorch can compute with it, on a GPU too:
 
@@ -46,6 +51,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("target", nargs="?", metavar="CODE | HOST:PORT", help="which job")
     parser.add_argument("--matchmaker", metavar="URL", help="where to look for jobs")
     parser.add_argument("--name", help="the name others see")
+    parser.add_argument("--yes", action="store_true", help="help any host without a question")
     parser.add_argument("--once", action="store_true", help="end after one job")
     parser.add_argument("--guest", action="store_true", help="use a key for this session only")
     parser.add_argument(
@@ -97,6 +103,7 @@ async def _work(args: argparse.Namespace, settings: Settings) -> list[Outcome]:
     from rich.console import Console
     from rich.markup import escape
 
+    from crowdgrad.cli.ask import can_ask, whether_to_help
     from crowdgrad.process import stop_requests
     from crowdgrad.settings import worker_token
     from crowdgrad.volunteer.serve import Options, work
@@ -107,22 +114,34 @@ async def _work(args: argparse.Namespace, settings: Settings) -> list[Outcome]:
         once=args.once,
         token=worker_token() or "",
         pace_s=args.pace / 1000,
+        yes=args.yes,
         trusted=_trusted(args),
     )
     console = Console(stderr=args.json == "-")
     outcomes: list[Outcome] = []
+    asked = can_ask(console) and not args.tied
     with stop_requests() as stop:
         if args.plain or not console.is_terminal:
-            await work(options, settings, stop, _lines(args.json == "-"), outcomes)
+            ask = whether_to_help(console, ExitStack) if asked else None
+            await work(options, settings, stop, _lines(args.json == "-"), outcomes, ask=ask)
         else:
             with console.status("Starting") as spinner:
                 show = _spoken(lambda text: spinner.update(escape(text)))
-                await work(options, settings, stop, show, outcomes)
+                ask = whether_to_help(console, lambda: _paused(spinner)) if asked else None
+                await work(options, settings, stop, show, outcomes, ask=ask)
     for outcome in outcomes:
         reason = outcome.reason[:1].upper() + outcome.reason[1:]
         thanks = f"{reason}. You gave {outcome.samples:,} samples. Thank you."
         console.print(thanks, highlight=False, markup=False)
     return outcomes
+
+
+def _paused(spinner: Status) -> ExitStack:
+    """Off the screen, until the stack is closed."""
+    spinner.stop()
+    stack = ExitStack()
+    stack.callback(spinner.start)
+    return stack
 
 
 def _trusted(args: argparse.Namespace) -> Trusted | None:

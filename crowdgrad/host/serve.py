@@ -71,6 +71,8 @@ class Here:
     url: str
     folder: Path
     code: str | None
+    key: str
+    """Fingerprint of the host's key: what volunteers see and can compare."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +95,7 @@ class Run:
         self._options = options
         self._settings = settings
         self._loop = asyncio.get_running_loop()
+        self._key = load_or_make(settings.home)
         self.training = Training(
             job=prepared.job,
             spec=prepared.program.spec,
@@ -221,6 +224,7 @@ class Run:
             url=f"http://{api.address}",
             folder=self.folder.path,
             code=self._presence.code if self._presence else None,
+            key=self._key.id,
         )
         return here, server, workers
 
@@ -234,11 +238,13 @@ class Run:
             silence_s=self._settings.silence_s,
             clock=self._loop.time,
             place_of=self._place_of,
+            key=self._key,
+            name=self._settings.name,
         )
 
     async def _publish(self, url: str, address: str) -> HostPresence:
         job = self._prepared.job
-        key = load_or_make(self._settings.home)
+        key = self._key
         try:
             offer = Offer(
                 id=job.id,

@@ -27,6 +27,7 @@ from crowdgrad.host.training import Training
 from crowdgrad.net import handshake, identity
 from crowdgrad.net.heartbeat import keep_alive
 from crowdgrad.net.messages import (
+    CHALLENGE_BYTES,
     MAX_WORDS,
     Admit,
     Blob,
@@ -71,8 +72,12 @@ class Server:
         silence_s: float,
         clock: Callable[[], float],
         place_of: Callable[[VolunteerId], int | None] = lambda who: None,
+        key: identity.Identity | None = None,
+        name: str = "",
     ) -> None:
         """`blobs`: program, manifest and chunks by hash. `token`: makes its bearer worker 0.
+
+        `key`: proven to every volunteer that asks who hosts; `name`: what it is told besides.
 
         `place_of`: the place in the roster that the matchmaker gave a volunteer, if it did.
         """
@@ -84,6 +89,8 @@ class Server:
         self._silence_s = silence_s
         self._clock = clock
         self._place_of = place_of
+        self._key = key
+        self._name = name
         self._pool = BufferPool(training.parameters.update_bytes)
         self._talking: dict[VolunteerId, Connection] = {}
         self._answering: dict[Connection, asyncio.Task[None]] = {}
@@ -126,8 +133,8 @@ class Server:
 
     async def _greet(self, connection: Connection) -> tuple[Join, bool]:
         """Who it is, proven, and whether it is our own worker. Raises PeerError."""
-        challenge = secrets.token_bytes(identity.CHALLENGE_BYTES)
-        await handshake.answer(connection, SOFTWARE, challenge)
+        challenge = secrets.token_bytes(CHALLENGE_BYTES)
+        await handshake.answer(connection, SOFTWARE, challenge, key=self._key, name=self._name)
         join = expect(await handshake.hear(connection), Join)
         who = identity.verify(join.key, challenge, join.signature)
         if who != join.volunteer.id:

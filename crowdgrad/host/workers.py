@@ -77,7 +77,7 @@ class Workers:
         end_all(children)
 
     def _start(self, number: int, name: str, secrets: dict[str, str]) -> Child:
-        arguments = ["work", self._where, "--guest", "--plain", "--name", name]
+        arguments = ["work", self._where, "--guest", "--yes", "--plain", "--name", name]
         arguments += ["--home", str(self._home)]
         if number < len(self._paces_ms):
             arguments += ["--pace", str(self._paces_ms[number])]

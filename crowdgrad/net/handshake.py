@@ -1,11 +1,18 @@
-"""The first words on a connection: versions, and what to update when they do not fit."""
+"""The first words on a connection: versions, what to update when they do not fit, and who hosts.
+
+The host proves its key to the volunteer here; the volunteer proves its own when it joins. That says
+who sits at the other end, not that nobody reads along in between.
+"""
 
 from __future__ import annotations
 
 import asyncio
 
+import msgspec
+
 from crowdgrad.errors import ConnectionLost, PeerError, VersionMismatch
 from crowdgrad.net.framing import UPDATE_ADVICE
+from crowdgrad.net.identity import Identity, verify_host
 from crowdgrad.net.messages import PROTOCOL, Hello, Message, Welcome, expect, problem
 from crowdgrad.net.transport.base import Connection
 
@@ -24,19 +31,35 @@ def compatible(ours: tuple[int, int], theirs: tuple[int, int]) -> tuple[bool, st
     )
 
 
-async def greet(connection: Connection, software: str) -> Welcome:
-    """The dialler's half. Raises PeerError."""
-    await connection.send(Hello(protocol=PROTOCOL, software=software))
+async def greet(connection: Connection, software: str, challenge: bytes) -> tuple[Welcome, str]:
+    """The dialler's half, and the fingerprint of the key the listener has proven, or "".
+
+    `challenge`: random, never used before. Raises PeerError, also for a proof that is none.
+    """
+    await connection.send(Hello(protocol=PROTOCOL, software=software, challenge=challenge))
     welcome = expect(await hear(connection), Welcome)
     _require(welcome.protocol)
-    return welcome
+    if not welcome.key:
+        return welcome, ""
+    return welcome, verify_host(welcome.key, challenge, welcome.challenge, welcome.signature)
 
 
-async def answer(connection: Connection, software: str, challenge: bytes) -> Hello:
-    """The listener's half. Raises PeerError."""
+async def answer(
+    connection: Connection,
+    software: str,
+    challenge: bytes,
+    *,
+    key: Identity | None = None,
+    name: str = "",
+) -> Hello:
+    """The listener's half, proving `key` to a dialler that asks for it. Raises PeerError."""
     hello = expect(await hear(connection), Hello)
     _require(hello.protocol)
-    await connection.send(Welcome(protocol=PROTOCOL, software=software, challenge=challenge))
+    welcome = Welcome(protocol=PROTOCOL, software=software, challenge=challenge, name=name)
+    if key is not None and hello.challenge:
+        signature = key.sign_as_host(hello.challenge, challenge)
+        welcome = msgspec.structs.replace(welcome, key=key.public, signature=signature)
+    await connection.send(welcome)
     return hello
 
 

@@ -1,4 +1,7 @@
-"""Who somebody is: an Ed25519 key. The id is the beginning of the public key's sha256."""
+"""Who somebody is: an Ed25519 key. The id is the beginning of the public key's sha256.
+
+What is signed begins with what it is signed for, so that no signature serves for anything else.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from crowdgrad.domain.work import VolunteerId
 from crowdgrad.errors import SettingError, TurnedAway
 
-CHALLENGE_BYTES = 32
 _CONTEXT = b"crowdgrad join 1\0"
+_HOST_CONTEXT = b"crowdgrad host 1\0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,12 @@ class Identity:
         return id_of(self.public)
 
     def sign(self, challenge: bytes) -> bytes:
+        """As a volunteer that joins."""
         return self._key.sign(_CONTEXT + challenge)
+
+    def sign_as_host(self, theirs: bytes, ours: bytes) -> bytes:
+        """Over the dialler's challenge and our own: fresh for both, and of this handshake only."""
+        return self._key.sign(_HOST_CONTEXT + theirs + ours)
 
 
 def guest() -> Identity:
@@ -86,8 +94,24 @@ def id_of(public: bytes) -> VolunteerId:
 
 def verify(public: bytes, challenge: bytes, signature: bytes) -> VolunteerId:
     """The id of whoever signed the challenge. Raises TurnedAway."""
-    try:
-        Ed25519PublicKey.from_public_bytes(public).verify(signature, _CONTEXT + challenge)
-    except (InvalidSignature, ValueError):
-        raise TurnedAway("The challenge was not signed with that key.") from None
+    if not _signed(public, _CONTEXT + challenge, signature):
+        raise TurnedAway("The challenge was not signed with that key.")
     return id_of(public)
+
+
+def verify_host(public: bytes, ours: bytes, theirs: bytes, signature: bytes) -> str:
+    """The fingerprint of the host that signed both challenges. Raises TurnedAway."""
+    if not _signed(public, _HOST_CONTEXT + ours + theirs, signature):
+        raise TurnedAway(
+            "The host names a key that it does not have.",
+            advice="Somebody may stand between you and the host: ask whoever gave you the address.",
+        )
+    return id_of(public)
+
+
+def _signed(public: bytes, text: bytes, signature: bytes) -> bool:
+    try:
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, text)
+    except (InvalidSignature, ValueError):
+        return False
+    return True

@@ -16,12 +16,18 @@ from crowdgrad.domain.job import Job, Roster, Volunteer
 from crowdgrad.domain.work import Unit, UnitId, Update, Version
 from crowdgrad.errors import CrowdgradError, MessageError, PeerError, tree
 
-PROTOCOL = (2, 0)
+PROTOCOL = (2, 1)
 """Major and minor. Peers one minor apart work together; majors must agree."""
 MAX_BODY_BYTES = 1 << 20
 MAX_WORDS = 500
 """Characters of a stranger's words that we repeat."""
 MAX_SHARDS_NAMED = 1024
+MAX_SOFTWARE = 64
+MAX_SILENCE_S = 3600
+CHALLENGE_BYTES = 32
+KEY_BYTES, SIGNATURE_BYTES = 32, 64
+"""Of Ed25519."""
+MAX_NAME = 64
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=False):
@@ -37,21 +43,47 @@ def check_words(*texts: str) -> None:
             raise ValueError(f"words are one printable line of at most {MAX_WORDS} characters")
 
 
+def _check_software(software: str) -> None:
+    if len(software) > MAX_SOFTWARE or not software.isprintable():
+        raise ValueError(f"software has a name of at most {MAX_SOFTWARE} printable characters")
+
+
 class Hello(Message, frozen=True):
-    """Dialler: I speak this protocol and run this software."""
+    """Dialler: I speak this protocol and run this software; sign this challenge."""
 
     kind = 1
     protocol: tuple[int, int]
     software: str
+    challenge: bytes = b""
+    """Empty from a peer that speaks 2.0, which cannot be shown who we are."""
+
+    def __post_init__(self) -> None:
+        _check_software(self.software)
+        if len(self.challenge) not in (0, CHALLENGE_BYTES):
+            raise ValueError(f"a challenge has {CHALLENGE_BYTES} bytes")
 
 
 class Welcome(Message, frozen=True):
-    """Listener: So do I; sign this challenge when you say who you are."""
+    """Listener: So do I; this is me, your challenge signed, and one for you to sign."""
 
     kind = 2
     protocol: tuple[int, int]
     software: str
     challenge: bytes
+    key: bytes = b""
+    signature: bytes = b""
+    """Over both challenges. Empty, as the key, where the listener does not prove who it is."""
+    name: str = ""
+    """What the host calls itself: a word, not a proof."""
+
+    def __post_init__(self) -> None:
+        _check_software(self.software)
+        if len(self.challenge) > CHALLENGE_BYTES:
+            raise ValueError(f"a challenge has {CHALLENGE_BYTES} bytes")
+        if (len(self.key), len(self.signature)) not in ((0, 0), (KEY_BYTES, SIGNATURE_BYTES)):
+            raise ValueError(f"a key of {len(self.key)} bytes, signed with {len(self.signature)}")
+        if len(self.name) > MAX_NAME or not self.name.isprintable():
+            raise ValueError(f"a host's name has at most {MAX_NAME} printable characters")
 
 
 class Problem(Message, frozen=True):
@@ -88,7 +120,7 @@ class Admit(Message, frozen=True):
     def __post_init__(self) -> None:
         if min(self.position, self.program_bytes, self.manifest_bytes) < 0:
             raise ValueError("places and bytes count from zero")
-        if not (0.1 <= 2 * self.heartbeat_s <= self.silence_s < 1e9):
+        if not (0.1 <= 2 * self.heartbeat_s <= self.silence_s <= MAX_SILENCE_S):
             raise ValueError(
                 f"a heartbeat every {self.heartbeat_s} s, silence after {self.silence_s} s"
             )
@@ -203,6 +235,8 @@ class Finished(Message, frozen=True):
 
     def __post_init__(self) -> None:
         check_words(self.reason)
+        if not 0 <= self.samples < 1 << 63 or not 0 <= self.credit < math.inf:
+            raise ValueError(f"{self.samples} samples for a credit of {self.credit}")
 
 
 class Fetch(Message, frozen=True):

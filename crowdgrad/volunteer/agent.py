@@ -4,6 +4,9 @@ A volunteer has `overlap + 1` lanes. Each lane goes round on its own: exchange (
 next unit), compute, exchange. The trainer computes for one lane at a time, so with two lanes one
 computes while the other's numbers travel; with one lane it is lock-step. The agent never loads an
 engine: numbers pass through memory it shares with the trainer.
+
+Before the first unit this machine's owner is asked, once the program is checked and what it takes
+is known. A job whose trainer went wrong three times is refused here from then on.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from crowdgrad.domain.job import Volunteer
+from crowdgrad.domain.job import Job, Volunteer
 from crowdgrad.domain.work import Unit, Update
 from crowdgrad.errors import (
     ChildDied,
@@ -27,11 +30,9 @@ from crowdgrad.errors import (
     Unreachable,
     UpdateRefused,
     VersionMismatch,
-    one_line,
 )
 from crowdgrad.net.identity import Identity
 from crowdgrad.net.messages import (
-    MAX_WORDS,
     Admit,
     Exchange,
     Finished,
@@ -43,8 +44,11 @@ from crowdgrad.net.messages import (
 from crowdgrad.net.retry import delay_s
 from crowdgrad.net.transport.base import Connection, Payload
 from crowdgrad.replication.base import Chunks
+from crowdgrad.volunteer.consent import Consent, Request, always
 from crowdgrad.volunteer.conversation import Conversation
 from crowdgrad.volunteer.events import Event, Kind, Watch
+from crowdgrad.volunteer.gatekeeper import Gatekeeper, for_the_host
+from crowdgrad.volunteer.hosts import Refusals
 from crowdgrad.volunteer.talk import Trusted
 from crowdgrad.volunteer.workshop import Workshop
 
@@ -88,10 +92,15 @@ class Agent:
         token: str = "",
         pace_s: float = 0.0,
         trusted: Trusted | None = None,
+        consent: Consent = always,
+        refusals: Refusals | None = None,
+        all_walls: bool = False,
     ) -> None:
         """`memory_bytes`: the most a job may take; by default half of what there is.
 
-        `pace_s`: how long to pause after every batch. `trusted`: the owner's own model.
+        `pace_s`: how long to pause after every batch. `trusted`: the owner's own model. `refusals`:
+        jobs this machine has had enough of; a host's own worker has none. `all_walls`: do not work
+        where any of them is missing.
         """
         self._identity = identity
         self.volunteer = volunteer
@@ -104,6 +113,11 @@ class Agent:
         self._token = token
         self._pace_s = pace_s
         self._trusted = trusted
+        self._gatekeeper = Gatekeeper(
+            watch=watch, consent=consent, refusals=refusals, all_walls=all_walls
+        )
+        self._host_key = ""
+        self._address = ""
         self._workshop: Workshop | None = None
         self._leaving = asyncio.Event()
         self._state = ""
@@ -117,6 +131,7 @@ class Agent:
     async def work_for(self, host: str, port: int) -> Outcome:
         """Work until the job ends, we leave, or the host stays away. Raises CrowdgradError."""
         attempt, last_contact = 0, time.monotonic()
+        self._address = f"{host}:{port}"
         self.samples = self.accepted = self.refused = 0
         try:
             while True:
@@ -177,8 +192,7 @@ class Agent:
                 return self._outcome(finished.reason, finished)
             error = _first_error(working.exception())
             with contextlib.suppress(PeerError):  # say why before going
-                reason = one_line(str(error))[:MAX_WORDS]
-                await conversation.connection.send(Leave(reason=reason))
+                await conversation.connection.send(Leave(reason=for_the_host(error)))
             raise error
         finally:
             for task in tasks:
@@ -187,23 +201,60 @@ class Agent:
             conversation.connection.close()
 
     async def _work(self, conversation: Conversation, admit: Admit) -> None:
-        if self._workshop is not None and self._workshop.job != admit.job:
+        other = self._host_key != conversation.host_key  # agreed was to help that one
+        if self._workshop is not None and (other or self._workshop.job != admit.job):
             await self._workshop.close()
             self._workshop = None
         if self._workshop is None:
-            own = " and comparing your model with it" if self._trusted is not None else ""
-            self._say("state", f"Fetching the program, checking it{own}.")
-            self._workshop = await Workshop.open(
+            self._workshop = await self._set_up(conversation, admit)
+        async with asyncio.TaskGroup() as lanes:
+            for slot in range(self._workshop.slots):
+                lanes.create_task(self._lane(conversation, self._workshop, slot))
+
+    async def _set_up(self, conversation: Conversation, admit: Admit) -> Workshop:
+        """Fetch and check what the host sends, ask our owner, and only then load it."""
+        job, self._host_key = admit.job, conversation.host_key
+        self._gatekeeper.let_pass(job)
+        own = " and comparing your model with it" if self._trusted is not None else ""
+        self._say("state", f"Fetching the program, checking it{own}.")
+        shop: Workshop | None = None
+        try:
+            shop = await Workshop.open(
                 admit,
                 conversation,
                 self._chunks,
                 memory_bytes=self._memory_bytes,
                 pace_s=self._pace_s,
                 trusted=self._trusted,
+                note=lambda text: self._say("note", text),
             )
-        async with asyncio.TaskGroup() as lanes:
-            for slot in range(self._workshop.slots):
-                lanes.create_task(self._lane(conversation, self._workshop, slot))
+            self._say("note", shop.findings)
+            await self._gatekeeper.ask(self._request(conversation, job, shop))
+            await shop.begin()
+        except BaseException as error:
+            if isinstance(error, ChildDied):
+                self._gatekeeper.refuse_from_now(job, error)
+            if shop is not None:
+                await shop.close()
+            raise
+        return shop
+
+    def _request(self, conversation: Conversation, job: Job, shop: Workshop) -> Request:
+        return Request(
+            host=conversation.host_key,
+            host_name=conversation.host_name,
+            address=self._address,
+            job=job.id,
+            title=job.title,
+            cause=job.cause,
+            program=job.program,
+            memory_bytes=shop.memory_bytes,
+            traffic_bytes=shop.data_bytes,
+            exchange_bytes=shop.exchange_bytes,
+            disk_bytes=shop.data_bytes,
+            walls=shop.missing_walls,
+            own_model=self._trusted is not None,
+        )
 
     async def _lane(self, conversation: Conversation, shop: Workshop, slot: int) -> None:
         update: Update | None = None
@@ -236,9 +287,10 @@ class Agent:
             done = await shop.compute(grant, slot, conversation)
         except (ChildDied, ProgramError, DataError) as error:
             self._say("trouble", str(error))
-            reason = one_line(error.message)[:MAX_WORDS]
-            await conversation.connection.send(GiveBack(unit=unit.id, reason=reason))
+            await conversation.connection.send(GiveBack(unit=unit.id, reason=for_the_host(error)))
             self._failures += 1
+            if shop.trainer.broken and isinstance(error, ChildDied):
+                self._gatekeeper.refuse_from_now(shop.job, error)
             if shop.trainer.broken or self._failures >= MAX_FAILURES:
                 raise
             await asyncio.sleep(AFTER_FAILURE_S)
@@ -272,7 +324,12 @@ class Agent:
             Event(
                 kind="unit",
                 text=f"Unit {update.unit}: {update.samples} samples, loss {update.loss:.4f}.",
-                data={"samples": self.samples, "accepted": self.accepted, "loss": update.loss},
+                data={
+                    "samples": self.samples,
+                    "accepted": self.accepted,
+                    "loss": update.loss,
+                    "seconds": update.compute_s,
+                },
             )
         )
 
@@ -285,6 +342,8 @@ class Agent:
                     data={"shard": unit.shard, "done": done, "total": total},
                 )
             )
+            if done == total:
+                self._say("note", f"The data of shard {unit.shard} is here.")
 
         return report
 

@@ -11,9 +11,12 @@ import asyncio
 import os
 from typing import Final
 
+from crowdgrad.errors import MessageError
 from crowdgrad.volunteer import talk
 
 _READ_BYTES: Final = 1 << 16
+_FLOOD_BYTES: Final = 2 * (talk.MAX_ANSWER_BYTES + talk.LENGTH.size)
+"""More than this lies unread only where somebody speaks without being asked."""
 
 
 class Answers:
@@ -25,7 +28,7 @@ class Answers:
         os.set_blocking(self._fd, False)
         self._loop = asyncio.get_running_loop()
         self._got = bytearray()
-        self._ended = False
+        self._ended = self._flooded = False
         self._waiter: asyncio.Future[None] | None = None
         self._loop.add_reader(self._fd, self._read)
 
@@ -36,6 +39,8 @@ class Answers:
 
     async def next(self) -> bytes:
         """One whole message. Raises EOFError when the trainer has gone, MessageError."""
+        if self._flooded:
+            raise MessageError("it floods its pipe")
         while (length := self._whole()) is None:
             if self._ended:
                 raise EOFError
@@ -45,6 +50,11 @@ class Answers:
         body = bytes(self._got[start : start + length])
         del self._got[: start + length]
         return body
+
+    @property
+    def waiting(self) -> bool:
+        """Whether something has come that nobody has asked for yet."""
+        return bool(self._got)
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -59,7 +69,7 @@ class Answers:
         """The length of the message that has arrived, if all of it has."""
         if len(self._got) < talk.LENGTH.size:
             return None
-        length = talk.body_length(bytes(self._got[: talk.LENGTH.size]))
+        length = talk.body_length(bytes(self._got[: talk.LENGTH.size]), talk.MAX_ANSWER_BYTES)
         return length if len(self._got) >= talk.LENGTH.size + length else None
 
     def _read(self) -> None:
@@ -71,6 +81,9 @@ class Answers:
             block = b""
         if block:
             self._got += block
+            if len(self._got) > _FLOOD_BYTES:  # read no more: the pipe is full, so it waits
+                self._flooded = True
+                self._loop.remove_reader(self._fd)
             self._wake()
         else:
             self._loop.remove_reader(self._fd)

@@ -2,7 +2,8 @@
 
 It is laid out once for a job: the program and the manifest, a slot for each unit in flight
 (state in, update out), and a place for every shard this volunteer may be asked to train on.
-Pages that are never touched cost nothing.
+Pages that are never touched cost nothing. Its size is sealed where the system can: a trainer that
+cut the file short would end the agent with a bus error at its next look.
 """
 
 from __future__ import annotations
@@ -82,6 +83,7 @@ class Arena:
     def make(cls, size: int) -> Arena:
         fd = _anonymous_file()
         os.ftruncate(fd, size)
+        _seal_size(fd)
         return cls(fd, size)
 
     def close(self) -> None:
@@ -96,6 +98,14 @@ class Arena:
 
 def _anonymous_file() -> int:
     if hasattr(os, "memfd_create"):
-        return os.memfd_create("crowdgrad", os.MFD_CLOEXEC)
+        return os.memfd_create("crowdgrad", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     with tempfile.TemporaryFile(prefix="crowdgrad-") as file:  # no memfd outside Linux
         return os.dup(file.fileno())
+
+
+def _seal_size(fd: int) -> None:
+    if not hasattr(os, "memfd_create"):
+        return
+    import fcntl  # not on Windows
+
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)

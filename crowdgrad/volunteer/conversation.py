@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import secrets
 from typing import TypeVar
 
 import msgspec
@@ -20,6 +21,7 @@ from crowdgrad.net import handshake
 from crowdgrad.net.heartbeat import keep_alive
 from crowdgrad.net.identity import Identity
 from crowdgrad.net.messages import (
+    CHALLENGE_BYTES,
     Admit,
     Blob,
     Exchange,
@@ -46,6 +48,9 @@ class Conversation:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.finished: Finished | None = None
+        self.host_key = ""
+        """Fingerprint of the key the host has proven when we joined; empty if it has not."""
+        self.host_name = ""
         self._tickets = itertools.count(1)
         self._exchanges: dict[int, tuple[memoryview, asyncio.Future[Answer]]] = {}
         self._fetches: dict[int, tuple[memoryview, asyncio.Future[Fresh]]] = {}
@@ -54,7 +59,11 @@ class Conversation:
 
     async def join(self, volunteer: Volunteer, identity: Identity, *, token: str = "") -> Admit:
         """Raises PeerError, TurnedAway where the host does not want us."""
-        welcome = await handshake.greet(self.connection, volunteer.software)
+        challenge = secrets.token_bytes(CHALLENGE_BYTES)
+        welcome, self.host_key = await handshake.greet(
+            self.connection, volunteer.software, challenge
+        )
+        self.host_name = welcome.name
         await self.connection.send(
             Join(
                 volunteer=volunteer,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-Kind = Literal["state", "progress", "unit", "trouble"]
+Kind = Literal["state", "progress", "unit", "trouble", "note"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,21 +1,31 @@
-"""A volunteer at work: find a job (an address, a code, or whoever needs help), work, look again."""
+"""A volunteer at work: find a job (an address, a code, or whoever needs help), work, look again.
+
+Its owner's word comes first: who may be helped is decided by `consent`, and all that happens is
+written to the journal.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import random
+import time
+from collections import deque
 from collections.abc import Coroutine
 from dataclasses import dataclass
 
-from crowdgrad.domain.matching import as_code
+from crowdgrad.domain.job import JobId
+from crowdgrad.domain.matching import MAX_AVOIDED, as_code
 from crowdgrad.errors import (
     ChildDied,
     CrowdgradError,
     DataError,
+    NotAgreed,
     PeerError,
     ProgramError,
+    RefusedHere,
     SettingError,
     TargetError,
+    TurnedAway,
     Unreachable,
 )
 from crowdgrad.net import identity
@@ -24,11 +34,16 @@ from crowdgrad.net.transport import tcp
 from crowdgrad.replication.store import ChunkStore
 from crowdgrad.settings import Settings
 from crowdgrad.volunteer.agent import Agent, Outcome
+from crowdgrad.volunteer.consent import Ask, Consent, Owner, Request
 from crowdgrad.volunteer.events import Event, Watch
+from crowdgrad.volunteer.hosts import KnownHosts, Refusals, fingerprints
+from crowdgrad.volunteer.journal import Journal
 from crowdgrad.volunteer.probe import describe
 from crowdgrad.volunteer.talk import Trusted
 
-OF_ONE_JOB = (PeerError, Unreachable, ChildDied, ProgramError, DataError)
+UNWANTED = (NotAgreed, RefusedHere)
+"""Jobs that this machine will not do, however often it is sent there."""
+OF_ONE_JOB = (PeerError, Unreachable, ChildDied, ProgramError, DataError, *UNWANTED)
 """Troubles that another job need not have."""
 POLITE_S = 1.0
 """How long saying goodbye may take."""
@@ -46,6 +61,8 @@ class Options:
     """Of the host's own worker."""
     pace_s: float = 0.0
     """How long to pause after every batch: a slow machine, played."""
+    yes: bool = False
+    """Help whoever it is, without a question."""
     trusted: Trusted | None = None
     """A model on this machine's own disk to compute with, instead of the program."""
 
@@ -76,15 +93,21 @@ async def work(
     stop: asyncio.Event,
     watch: Watch,
     outcomes: list[Outcome],
+    *,
+    ask: Ask | None = None,
 ) -> None:
     """Work until there is nothing left to do or `stop` is set. Raises CrowdgradError.
 
-    `outcomes` receives how each job ended, as it ends.
+    `outcomes` receives how each job ended, as it ends. `ask`: puts the question whether to help a
+    host to a person; None where there is none.
     """
     address = address_of(options.target)
     if address is None and options.target is not None:
         _check_name(options.target)
     key = identity.guest() if options.guest else identity.load_or_make(settings.home)
+    journal = Journal(settings.home, time.time)
+    watch = journal.watch(watch)
+    visits = _Visits(_owner(options, settings, ask), journal, outcomes)
     agent = Agent(
         identity=key,
         volunteer=describe(key, settings.name, own_model=options.trusted is not None),
@@ -96,20 +119,77 @@ async def work(
         token=options.token,
         pace_s=options.pace_s,
         trusted=options.trusted,
+        consent=visits.consent,
+        refusals=None if options.token else Refusals(settings.home),
+        all_walls=settings.walls == "all",
+        memory_bytes=settings.memory_mb * 1_000_000 or None,
     )
     if address is not None:
-        jobs = _one_job(agent, address, outcomes)
+        jobs = visits.pay(agent, address)
     else:
-        jobs = _matched_jobs(agent, options, settings, watch, outcomes)
-    await _until_stopped(jobs, agent, stop)
+        jobs = _matched_jobs(agent, visits, options, settings, watch)
+    me = agent.volunteer
+    journal.write("start", f"{me.software} lends this machine as {me.name} (key {me.id}).")
+    try:
+        await _until_stopped(jobs, agent, stop)
+    finally:
+        journal.write("stop", "It lends this machine no more.")
 
 
-async def _one_job(agent: Agent, address: tuple[str, int], outcomes: list[Outcome]) -> None:
-    outcomes.append(await agent.work_for(*address))
+def _owner(options: Options, settings: Settings, ask: Ask | None) -> Owner:
+    return Owner(
+        KnownHosts(settings.home),
+        clock=time.time,
+        listed=fingerprints(settings.trusted_hosts),
+        own=bool(options.token),
+        yes=options.yes,
+        ask=ask,
+    )
+
+
+class _Visits:
+    """One host after the other: whom we expect there, what our owner says, how each one ended."""
+
+    def __init__(self, owner: Consent, journal: Journal, outcomes: list[Outcome]) -> None:
+        self._owner = owner
+        self._journal = journal
+        self.outcomes = outcomes
+        self._expected = ""
+
+    async def pay(self, agent: Agent, address: tuple[str, int], expected: str = "") -> None:
+        """Work for the host at `address`. `expected`: the key a matchmaker says it has."""
+        self._expected = expected
+        self._journal.host = f"{address[0]}:{address[1]}"
+        ended = "It was broken off."
+        try:
+            outcome = await agent.work_for(*address)
+            self.outcomes.append(outcome)
+            ended = f"It ended: {outcome.reason}. {outcome.samples} samples were used."
+        except asyncio.CancelledError:
+            ended = "It was stopped here."
+            raise
+        except CrowdgradError as error:
+            ended = f"It ended: {error}"
+            raise
+        finally:
+            self._journal.end_job(ended)
+            self._journal.host = ""
+
+    async def consent(self, request: Request) -> tuple[bool, str]:
+        """Raises TurnedAway where another host sits there than the matchmaker told us."""
+        self._journal.host = request.host or request.address
+        # A host of protocol 2.0 proves nothing. It is a stranger then, whatever it was called.
+        if self._expected and request.host and request.host != self._expected:
+            raise TurnedAway(
+                f"The host at {request.address} has the key {request.host}; the matchmaker sent "
+                f"us to {self._expected[:64]}.",
+                advice="Somebody else may listen there: ask the host.",
+            )
+        return await self._owner(request)
 
 
 async def _matched_jobs(
-    agent: Agent, options: Options, settings: Settings, watch: Watch, outcomes: list[Outcome]
+    agent: Agent, visits: _Visits, options: Options, settings: Settings, watch: Watch
 ) -> None:
     """One job after the other, as the matchmaker finds them; a named one, and that is all."""
     match = await wait_for_job(
@@ -119,21 +199,26 @@ async def _matched_jobs(
         on_waiting=lambda reason: watch(Event(kind="state", text=reason)),
     )
     presence = match.presence
+    unwanted: deque[JobId] = deque(maxlen=MAX_AVOIDED - 1)
     try:
         while True:
-            watch(Event(kind="state", text=f"Matched with “{match.listing.offer.title}”."))
-            address = address_of(match.listing.offer.address)
+            offer = match.listing.offer
+            watch(Event(kind="state", text=f"Matched with “{offer.title}”."))
+            address = address_of(offer.address)
             assert address is not None
             try:
-                outcomes.append(await agent.work_for(*address))
+                await visits.pay(agent, address, expected=offer.key)
             except (*OF_ONE_JOB, SettingError) as error:
                 if options.target is not None or not _another_may_do(error, options):
                     raise
                 watch(Event(kind="trouble", text=f"{error} Looking for another job."))
+                if isinstance(error, UNWANTED):
+                    unwanted.append(match.listing.id)
             else:
-                if options.once or options.target or outcomes[-1].left:
+                if options.once or options.target or visits.outcomes[-1].left:
                     return
-            match = await presence.next_job()
+            avoid = {*unwanted, match.listing.id} if unwanted else None
+            match = await presence.next_job(avoid=avoid)
     finally:
         await presence.close()
 

@@ -1,6 +1,8 @@
 """What agent and trainer say to each other over the pipe; the numbers themselves are in the arena.
 
-A message is four bytes of length and a msgpack body.
+A message is four bytes of length and a msgpack body. The agent says Setup, hears Checked; says
+Begin, hears Ready; from then on every Compute is answered. What the trainer says is believed no
+more than a stranger's words: it runs a stranger's program.
 """
 
 from __future__ import annotations
@@ -12,8 +14,11 @@ import msgspec
 from crowdgrad.domain.work import LocalSteps, Unit, UnitId
 from crowdgrad.errors import MessageError
 from crowdgrad.volunteer.arena import Plan
+from crowdgrad.volunteer.sandbox.walls import Held
 
 MAX_BYTES = 4 << 20
+MAX_ANSWER_BYTES = 64 << 10
+MAX_METRICS = 256
 LENGTH = struct.Struct("<I")
 
 
@@ -36,10 +41,20 @@ class Setup(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     local: LocalSteps
     seed: int
     threads: int
+    samples: int = 0
+    """The most samples a batch will have; 0: the batch size."""
+    memory_bytes: int = 0
+    """The most the trainer may take beside the arena; 0: as much as it likes."""
+    evaluates: bool = True
+    """Evaluations will be asked for too, as they are of worker 0."""
     pace_s: float = 0.0
     """How long to pause after every batch: a slow machine, played."""
     trusted: Trusted | None = None
     """Compute with this instead of onnxruntime."""
+
+
+class Begin(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """Agent: Load the program you have checked."""
 
 
 class Compute(msgspec.Struct, frozen=True, tag=True, kw_only=True):
@@ -56,6 +71,8 @@ class Compute(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """Start from the parameters in the slot; False: the replica goes on from where it is."""
     add: bool = False
     """Add to the update in the slot."""
+    turn: int = 0
+    """Comes back with the answer, so that none is taken for another's."""
 
     @property
     def numbers(self) -> range:
@@ -64,11 +81,26 @@ class Compute(msgspec.Struct, frozen=True, tag=True, kw_only=True):
         return range(first, first + (self.batches or self.unit.batches - self.first))
 
 
+class Checked(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """Trainer: No runtime has seen the program yet; this is what it would take."""
+
+    memory_bytes: int
+    """Beside the arena, the trainer's own included."""
+    work: int
+    """Arithmetic operations of the largest batch."""
+    walls: tuple[Held, ...] = ()
+    """What keeps the trainer in, or could not be put up; empty where none was asked for."""
+
+
 class Ready(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    """Trainer: The program is checked and loaded; give me units."""
+    """Trainer: The program is loaded; give me units."""
 
     engine: str
     """What computes, in words."""
+
+    def __post_init__(self) -> None:
+        if len(self.engine) > 64 or not self.engine.isprintable():
+            raise ValueError("an engine has a short name")
 
 
 class Computed(msgspec.Struct, frozen=True, tag=True, kw_only=True):
@@ -79,6 +111,11 @@ class Computed(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     loss: float
     metrics: dict[str, float]
     compute_s: float
+    turn: int = 0
+
+    def __post_init__(self) -> None:
+        if self.samples <= 0 or not 0 <= self.compute_s < 1e9 or len(self.metrics) > MAX_METRICS:
+            raise ValueError(f"{self.samples} samples in {self.compute_s} s")
 
 
 class Failed(msgspec.Struct, frozen=True, tag=True, kw_only=True):
@@ -89,8 +126,8 @@ class Failed(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     advice: str = ""
 
 
-ToTrainer = Setup | Compute
-ToAgent = Ready | Computed | Failed
+ToTrainer = Setup | Begin | Compute
+ToAgent = Checked | Ready | Computed | Failed
 
 _encoder = msgspec.msgpack.Encoder()
 _to_trainer: msgspec.msgpack.Decoder[ToTrainer] = msgspec.msgpack.Decoder(ToTrainer)
@@ -103,10 +140,10 @@ def encode(message: ToTrainer | ToAgent) -> bytes:
     return LENGTH.pack(len(body)) + body
 
 
-def body_length(head: bytes) -> int:
+def body_length(head: bytes, most: int = MAX_BYTES) -> int:
     (length,) = LENGTH.unpack(head)
-    if length > MAX_BYTES:
-        raise MessageError(f"A message of {length} bytes on the pipe.")
+    if length > most:
+        raise MessageError(f"it sent a message of {length} bytes")
     return int(length)
 
 
@@ -118,4 +155,4 @@ def decode_for_agent(body: bytes) -> ToAgent:
     try:
         return _to_agent.decode(body)
     except (msgspec.MsgspecError, ValueError) as error:
-        raise MessageError(f"The trainer said something that makes no sense: {error}.") from None
+        raise MessageError(f"it said something that makes no sense: {error}") from None

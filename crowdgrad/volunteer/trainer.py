@@ -1,39 +1,41 @@
 """The trainer process: checks the program, then turns units into updates until the pipe ends.
 
-It has no network, no keys and writes no files: parameters, data and updates lie in the memory it
-inherits, and it hears of units on its standard input. Where the machine's owner has named a model
-of their own, PyTorch computes with that one (`capture.trusted`); otherwise nothing is imported that
-is not ours. When the agent goes, so does the trainer: by end-of-file everywhere, and on Linux at
-once, by the parent-death signal.
+It has no network, no keys, no files: `start_trainer` has put up the walls before this module is
+even imported, parameters, data and updates lie in the memory it inherits, and it hears of units on
+its standard input. The order matters:
 
-    python -m crowdgrad.volunteer.trainer ARENA_FD
+    check      our own reader judges the program; no runtime is loaded yet
+    load       the runtime, and all it wants to open, with a graph of ours
+    seal       from now on nothing can be opened at all
+    begin      only now, if the owner agrees, does the runtime see the stranger's graph
+
+Where the machine's owner has named a model of their own, PyTorch computes with that one
+(`capture.trusted`), without walls: it is their own code. When the agent goes, so does the trainer:
+by end-of-file everywhere, and on Linux at once, by the parent-death signal.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
-import signal
-import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, Final, overload
+from typing import BinaryIO, overload
 
 import numpy as np
 
 from crowdgrad.data.shards import decode_manifest, shard_arrays
-from crowdgrad.domain.data import Split
 from crowdgrad.domain.program import Program
-from crowdgrad.domain.work import Unit, UnitKind
-from crowdgrad.errors import ComputeError, CrowdgradError, missing_module
+from crowdgrad.domain.work import Unit
+from crowdgrad.errors import ComputeError, CrowdgradError, ProgramRefused, missing_module
 from crowdgrad.numerics.noise import order
 from crowdgrad.numerics.vectors import as_vector
-from crowdgrad.planner.batches import BatchPlan, EpochPlans
-from crowdgrad.process import die_with_parent
+from crowdgrad.planner.batches import SPLIT_OF, BatchPlan, EpochPlans
 from crowdgrad.program.artifact import decode
-from crowdgrad.program.check import check
+from crowdgrad.program.check import Checked, check
 from crowdgrad.program.engines.base import (
     Batch,
     Column,
@@ -42,29 +44,64 @@ from crowdgrad.program.engines.base import (
     UnitWork,
     as_inputs,
 )
-from crowdgrad.program.engines.replica import stepping
+from crowdgrad.program.engines.onnx_memory import RUNTIME_BYTES, Piece, piece_for, resident_bytes
+from crowdgrad.program.engines.replica import held_bytes
 from crowdgrad.volunteer import talk
 from crowdgrad.volunteer.arena import Arena
+from crowdgrad.volunteer.sandbox.enter import limit_memory, seal
+from crowdgrad.volunteer.sandbox.walls import Held
 
-LOW_PRIORITY = 10
+Load = Callable[[Program, int, Piece], Engine]
 ORDERS_KEPT = 64
-SPLITS: Final[dict[UnitKind, Split]] = {"train": "train", "validate": "validation", "test": "test"}
+ORDERS_BYTES = 16 << 20
+ORDER_ITEM_BYTES = 8
+MARGIN = 1.2
+"""How far beyond the prediction the memory may grow."""
+ROOM_BYTES = 256 << 20
+"""Address space that libraries reserve and hardly touch."""
 
 
 class Trainer:
+    """One program: checked when it is made, loaded by `begin`."""
+
     def __init__(self, setup: talk.Setup, arena: Arena) -> None:
         """Raises ProgramRefused, for program or local rule, before any runtime has seen them."""
         self._setup = setup
         self._memory = arena.memory
-        program = decode(bytes(setup.plan.program.of(self._memory)))
-        check(program)
-        stepping(setup.local.rule)
-        self._spec = program.spec
+        self._program = program = decode(bytes(setup.plan.program.of(self._memory)))
+        self._spec = spec = program.spec
+        samples = spec.fixed_batch or setup.samples or setup.local.batch_size
+        found = _checked(program, samples)
+        self._piece = piece_for(found, setup.evaluates)
+        self.work = max(found.gradient.work, found.forward.work)
         self._manifest = decode_manifest(bytes(setup.plan.manifest.of(self._memory)))
-        self._engine, self.engine_name = self._load(program)
+        self.memory_bytes = RUNTIME_BYTES + held_bytes(setup.local, spec) + self._gathered_bytes()
+        self.memory_bytes += resident_bytes(program, found, samples, evaluates=setup.evaluates)
+        if setup.trusted is None:  # what the owner's own model takes is the owner's to judge
+            _check_memory(self.memory_bytes, setup.memory_bytes)
+        self._load: Load | None = None
+        self._engine: Engine | None = None
         self._plans: dict[str, EpochPlans] = {}
         self._orders: dict[tuple[int, int], Column] = {}
         self._shards: dict[int, tuple[Column, ...]] = {}
+
+    def close_in(self) -> tuple[Held, ...]:
+        """Put up what is left of the walls: the memory is bounded, nothing can be opened any more.
+
+        The runtime is loaded in between: it has files of its own to open.
+        """
+        limit_memory(int(MARGIN * self.memory_bytes) + ROOM_BYTES)
+        self._load = _load_runtime()
+        return seal(threads=self._setup.threads > 1)
+
+    def begin(self) -> str:
+        """Load the program; what computes, in words."""
+        if self._setup.trusted is not None:
+            self._engine, name = self._load_trusted(self._program, self._setup.trusted)
+            return name
+        load = self._load or _load_runtime()
+        self._engine = load(self._program, self._setup.threads, self._piece)
+        return "onnxruntime"
 
     def compute(self, ask: talk.Compute) -> talk.Computed:
         started = time.perf_counter()
@@ -77,6 +114,7 @@ class Trainer:
             loss=result.loss,
             metrics=result.metrics,
             compute_s=time.perf_counter() - started,
+            turn=ask.turn,
         )
 
     def _result(self, ask: talk.Compute) -> UnitResult:
@@ -92,18 +130,19 @@ class Trainer:
         )
         regions = self._setup.plan.slots[ask.slot]
         state = as_vector(regions.state.of(self._memory))
+        assert self._engine is not None
         if ask.unit.kind == "train":
             update = as_vector(regions.update.of(self._memory))
             return self._engine.train(work, state, update)
         return self._engine.evaluate(work, state)
 
-    def _load(self, program: Program) -> tuple[Engine, str]:
-        """The engine and its name. Only now, after the check, is a runtime loaded."""
-        if self._setup.trusted is not None:
-            return self._load_trusted(program, self._setup.trusted)
-        from crowdgrad.program.engines.onnx import OnnxEngine
-
-        return OnnxEngine(program, threads=self._setup.threads), "onnxruntime"
+    def _gathered_bytes(self) -> int:
+        """What a unit's records take once more, in the order of training, and the orders kept."""
+        shards = [self._manifest.shards[number] for number in self._setup.plan.shards]
+        records = max((shard.records for shard in shards), default=0)
+        weights = 4 * records if self._spec.weighted else 0
+        orders = ORDERS_BYTES + 6 * ORDER_ITEM_BYTES * records  # making one takes some, too
+        return max((shard.bytes for shard in shards), default=0) + weights + orders
 
     def _load_trusted(self, program: Program, trusted: talk.Trusted) -> tuple[Engine, str]:
         """The owner's own model. Raises what `capture.trusted.open_engine` does, MissingExtra."""
@@ -148,7 +187,7 @@ class Trainer:
 
     def _plan(self, unit: Unit) -> BatchPlan:
         if unit.kind not in self._plans:
-            split = SPLITS[unit.kind]
+            split = SPLIT_OF[unit.kind]
             self._plans[unit.kind] = EpochPlans.of(
                 self._manifest, split, self._setup.local, self._spec
             )
@@ -163,7 +202,8 @@ class Trainer:
     def _order(self, epoch: int, shard: int, records: int) -> Column:
         key = (epoch, shard)
         if key not in self._orders:
-            if len(self._orders) >= ORDERS_KEPT:
+            kept = max(1, ORDERS_BYTES // (ORDER_ITEM_BYTES * records))
+            while len(self._orders) >= min(ORDERS_KEPT, kept):
                 self._orders.pop(next(iter(self._orders)))
             self._orders[key] = order(self._setup.seed, epoch, shard, records)
         return self._orders[key]
@@ -191,23 +231,57 @@ class _Later(Sequence[Batch]):
         return self._gather(self._numbers[index])
 
 
-def serve(arena_fd: int, hear: BinaryIO, say: BinaryIO) -> None:
-    """Answer the agent until it goes."""
+def serve(arena_fd: int, hear: BinaryIO, say: BinaryIO, *, walled: bool) -> None:
+    """Answer the agent until it goes. `walled`: the first walls are up, put up the others."""
     first = _receive(hear)
     if not isinstance(first, talk.Setup):
         return
     arena = Arena(arena_fd, first.plan.total_bytes)
     try:
         trainer = Trainer(first, arena)
-    except (CrowdgradError, ValueError) as error:
+        walls = trainer.close_in() if walled else ()
+        _send(
+            say,
+            talk.Checked(memory_bytes=trainer.memory_bytes, work=trainer.work, walls=walls),
+        )
+        if not isinstance(_receive(hear), talk.Begin):
+            return
+        _send(say, talk.Ready(engine=trainer.begin()))
+    except (CrowdgradError, ValueError, MemoryError) as error:
         _send(say, _failure(error))
         return
-    _send(say, talk.Ready(engine=trainer.engine_name))
     while isinstance(message := _receive(hear), talk.Compute):
         try:
             _send(say, trainer.compute(message))
-        except (CrowdgradError, ValueError, KeyError, IndexError, RuntimeError) as error:
+        except (CrowdgradError, ValueError, LookupError, RuntimeError, MemoryError) as error:
             _send(say, _failure(error))
+
+
+def _load_runtime() -> Load:
+    """What makes an engine. Everything the runtime opens, it opens now."""
+    from crowdgrad.program.engines.onnx import OnnxEngine
+    from crowdgrad.program.engines.onnx_runtime import warm_up
+
+    warm_up()
+    return OnnxEngine
+
+
+def _checked(program: Program, samples: int) -> Checked:
+    """Without a look at what could be thrown away, which would take a third of the time."""
+    gc.disable()
+    try:
+        return check(program, samples)
+    finally:
+        gc.enable()
+
+
+def _check_memory(needed: int, most: int) -> None:
+    if most and needed > most:
+        raise ProgramRefused(
+            f"The job would take {needed / 1e6:,.0f} MB of memory beside its data, this machine "
+            f"lends {most / 1e6:,.0f} MB.",
+            advice="Lend a larger machine, or help another job.",
+        )
 
 
 def _failure(error: Exception) -> talk.Failed:
@@ -230,18 +304,11 @@ def _send(say: BinaryIO, message: talk.ToAgent) -> None:
     say.flush()
 
 
-def main() -> None:
-    die_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the agent's to answer
-    with contextlib.suppress(OSError, AttributeError):
-        os.nice(LOW_PRIORITY)
+def main(arena_fd: int, *, walled: bool) -> None:
+    """The process's whole life, once the first walls are up."""
+    np.seterr(all="ignore")
     say = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # whatever a library prints must not be taken for an answer
     hear = os.fdopen(0, "rb", buffering=1 << 16)
     with contextlib.suppress(BrokenPipeError):
-        serve(int(sys.argv[1]), hear, say)
-
-
-if __name__ == "__main__":
-    np.seterr(all="ignore")
-    main()
+        serve(arena_fd, hear, say, walled=walled)

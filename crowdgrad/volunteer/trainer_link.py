@@ -1,13 +1,34 @@
-"""The agent's side of the trainer: start it, give it one unit at a time, notice when it dies."""
+"""The agent's side of the trainer: start it, give it one unit at a time, notice when it goes wrong.
+
+A trainer runs a stranger's program, so nothing it says or does is taken for granted. One that
+hangs, grows, dies or talks nonsense is ended and replaced; whoever waited for it is told why.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 import sys
+from collections.abc import Callable
+from typing import TypeVar
 
-from crowdgrad.errors import ChildDied, ComputeError, CrowdgradError, MessageError, tree
-from crowdgrad.volunteer import talk
+import msgspec
+
+from crowdgrad.errors import (
+    ChildDied,
+    ComputeError,
+    CrowdgradError,
+    DataError,
+    MachineError,
+    MessageError,
+    ProgramError,
+    UserError,
+    one_line,
+    tree,
+)
+from crowdgrad.settings import child_environment, trainer_environment
+from crowdgrad.volunteer import talk, vitals
 from crowdgrad.volunteer.answers import Answers
 from crowdgrad.volunteer.arena import Arena
 
@@ -18,21 +39,45 @@ TRUSTED_START_S = 600.0
 PATIENCE_FACTOR = 10.0
 DYING_S = 1.0
 STDERR_KEPT = 2000
+GROWTH = 1.5
+"""How far beyond its prediction a trainer's memory may go before we end it ourselves: the kernel's
+limit, where there is one, is nearer."""
+START_TRAINER = "crowdgrad.volunteer.start_trainer"
+
+A = TypeVar("A", bound=talk.ToAgent)
+Note = Callable[[str], None]
 
 
 class TrainerLink:
     """One trainer process, replaced when it dies. `compute` calls wait for each other."""
 
-    def __init__(self, arena: Arena, setup: talk.Setup) -> None:
+    def __init__(
+        self,
+        arena: Arena,
+        setup: talk.Setup,
+        *,
+        walls: bool = True,
+        note: Note = lambda text: None,
+    ) -> None:
+        """`walls`: False only to measure what they cost. `note` hears of every trainer that starts
+        and ends.
+        """
         self._arena = arena
         self._setup = setup
+        self._walls = walls and setup.trusted is None
+        self._note = note
         self._process: asyncio.subprocess.Process | None = None
         self._answers: Answers | None = None
         self._turn = asyncio.Lock()
         self._errors: asyncio.Task[bytes] | None = None
+        self._watching: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[talk.Computed]] = set()
         self._closing = False
         self._slowest_s = 0.0
+        self._turns = 0
+        self._idle_since: vitals.Vitals | None = None
+        self._why = ""
+        self.checked: talk.Checked | None = None
         self.deaths = 0
         self.engine = ""
 
@@ -45,8 +90,13 @@ class TrainerLink:
         """It has died too often: no new one is started for this job."""
         return self.deaths >= MAX_DEATHS
 
+    async def check(self) -> talk.Checked:
+        """Start a trainer and have it check the program. Raises ProgramRefused or ChildDied."""
+        async with self._turn:
+            return await self._check()
+
     async def start(self) -> None:
-        """Raises ProgramRefused (its program, or its local rule) or ChildDied."""
+        """Have the program loaded, after `check` or with it. Raises ProgramRefused or ChildDied."""
         async with self._turn:
             await self._start()
 
@@ -60,6 +110,11 @@ class TrainerLink:
         self._tasks.add(task)
         task.add_done_callback(self._computed)
         return await asyncio.shield(task)
+
+    async def reject(self, why: str) -> ChildDied:
+        """End a trainer whose answer cannot be true; the error to raise for it."""
+        async with self._turn:
+            return await self._misbehaved(why)
 
     async def close(self) -> None:
         self._closing = True
@@ -76,28 +131,54 @@ class TrainerLink:
             if self._process is None:
                 await self._start()
             began = asyncio.get_running_loop().time()
-            answer = await self._ask(ask, self._patience_s(ask))
+            self._turns += 1
+            ask = msgspec.structs.replace(ask, turn=self._turns)
+            answer = await self._ask(ask, talk.Computed, self._patience_s(ask))
+            if answer.turn != ask.turn:
+                raise await self._misbehaved("it spoke though it was not asked")
+            if answer.unit != ask.unit.id:
+                raise await self._misbehaved(
+                    f"it was asked for unit {ask.unit.id} and answered for {answer.unit}"
+                )
             self._slowest_s = max(self._slowest_s, asyncio.get_running_loop().time() - began)
-        if not isinstance(answer, talk.Computed) or answer.unit != ask.unit.id:
-            raise MessageError(f"The trainer answered unit {ask.unit.id} with {answer}.")
         return answer
 
-    async def _start(self) -> None:
+    async def _check(self) -> talk.Checked:
         if self._closing:
             raise ChildDied("The trainer is being stopped.")
         if self.broken:
             raise ChildDied(
                 f"The trainer died {self.deaths} times on this job.",
                 advice="This machine will not work on it any more.",
+                story=f"died {self.deaths} times",
             )
+        await self._spawn()
+        self.checked = await self._ask(self._setup, talk.Checked, self._start_s)
+        return self.checked
+
+    async def _start(self) -> None:
+        if self._process is None:
+            await self._check()
+        ready = await self._ask(talk.Begin(), talk.Ready, self._start_s)
+        self.engine = ready.engine
+        self._note(f"Trainer {self.pid} computes with {self.engine}.")
+        if self._watching is None:
+            self._watching = asyncio.create_task(self._watch())
+
+    async def _spawn(self) -> None:
         self._answers = answers = Answers()
+        self._why, self._idle_since = "", None
+        walls = "on" if self._walls else "off"
+        # An owner's own model may need what the owner has set; a stranger's program needs nothing.
+        own = self._setup.trusted is not None
         try:
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "crowdgrad.volunteer.trainer", str(self._arena.fd),
+                sys.executable, "-P", "-m", START_TRAINER, str(self._arena.fd), walls,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=answers.theirs,
                 stderr=asyncio.subprocess.PIPE,
                 pass_fds=(self._arena.fd,),
+                env=child_environment({}) if own else trainer_environment(),
             )  # fmt: skip
         except BaseException:
             answers.close()
@@ -105,11 +186,10 @@ class TrainerLink:
         answers.begun()
         assert self._process.stderr is not None
         self._errors = asyncio.create_task(_tail(self._process.stderr))
-        patience_s = START_S if self._setup.trusted is None else TRUSTED_START_S
-        answer = await self._ask(self._setup, patience_s)
-        if not isinstance(answer, talk.Ready):
-            raise MessageError(f"The trainer began with {answer}.")
-        self.engine = answer.engine
+
+    @property
+    def _start_s(self) -> float:
+        return START_S if self._setup.trusted is None else TRUSTED_START_S
 
     def _patience_s(self, ask: talk.Compute) -> float:
         """How long a stretch may take before the trainer is taken for stuck."""
@@ -118,24 +198,60 @@ class TrainerLink:
         least_s = TRUSTED_START_S if first else START_S
         return pauses_s + max(least_s, PATIENCE_FACTOR * self._slowest_s)
 
-    async def _ask(self, message: talk.ToTrainer, patience_s: float) -> talk.ToAgent:
+    async def _ask(self, message: talk.ToTrainer, wanted: type[A], patience_s: float) -> A:
         process, answers = self._process, self._answers
         assert process is not None
         assert process.stdin is not None
         assert answers is not None
         # One that is stuck is ended, and then read as any that died. A timer costs a tenth of what
         # asyncio.timeout does, and this is crossed for every unit.
-        watch = asyncio.get_running_loop().call_later(patience_s, _kill, process)
+        why = f"it did not answer for {patience_s:,.0f} s"
+        watch = asyncio.get_running_loop().call_later(patience_s, self._kill, why)
+        self._idle_since = None
         try:
+            if answers.waiting:
+                raise MessageError("it spoke though it was not asked")
             process.stdin.write(talk.encode(message))
             answer = talk.decode_for_agent(await answers.next())
         except (EOFError, ConnectionError):
             raise await self._died(process) from None
+        except MessageError as error:
+            raise await self._misbehaved(error.message) from None
         finally:
             watch.cancel()
         if isinstance(answer, talk.Failed):
-            raise _as_error(answer)
+            raise _as_error(answer, own=self._setup.trusted is not None)
+        if not isinstance(answer, wanted):
+            raise await self._misbehaved(f"it answered with {type(answer).__name__}")
         return answer
+
+    async def _watch(self) -> None:
+        """End it when it grows, or computes though nobody asked, however little it says."""
+        while True:
+            await asyncio.sleep(vitals.EVERY_S)
+            process, checked = self._process, self.checked
+            now = vitals.look(process.pid) if process is not None else None
+            if process is None or now is None or checked is None or self._setup.trusted is not None:
+                continue
+            allowed = vitals.Allowed(private_bytes=int(GROWTH * checked.memory_bytes))
+            vitals.lend_time(process.pid, now)
+            why = vitals.judge(now, self._idle_since, allowed)
+            if why is not None:
+                self._kill(why)
+            elif self._idle_since is None and not self._turn.locked():
+                self._idle_since = now
+
+    def _kill(self, why: str) -> None:
+        self._why = self._why or why
+        if self._process is not None:
+            _kill(self._process)
+
+    async def _misbehaved(self, why: str) -> ChildDied:
+        process = self._process
+        if process is None:
+            return ChildDied(f"The trainer was ended: {why}.")
+        self._kill(why)
+        return await self._died(process)
 
     async def _died(self, process: asyncio.subprocess.Process) -> ChildDied:
         if self._closing:
@@ -143,12 +259,16 @@ class TrainerLink:
         self.deaths += 1
         code = await self._see_off(process)
         said = (await self._errors) if self._errors is not None else b""
-        last = said.decode(errors="replace").strip().splitlines()[-1:]
-        return ChildDied(
-            f"The trainer (process {process.pid}) ended with code {code}"
-            + (f": {last[0][:200]}." if last else "."),
-            advice="A new one is started; the unit goes to somebody else.",
-        )
+        lines = one_line_each(said)
+        story = _story(code, self._why)
+        message = f"The trainer (process {process.pid}) {story}"
+        message += f": {lines[-1][:200]}." if lines else "."
+        self._note(message)
+        again = "A new one is started; the unit goes to somebody else."
+        over = "This machine will not work on this job any more."
+        # Before it had judged the program, only our own code can have raised an exception.
+        local = code > 0 and self.checked is None and not self._why
+        return ChildDied(message, advice=over if self.broken else again, story=story, local=local)
 
     async def _see_off(self, process: asyncio.subprocess.Process) -> int:
         """The exit code of a process that has closed its end of the pipe."""
@@ -164,6 +284,10 @@ class TrainerLink:
             return await process.wait()
 
     async def _end(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
+            self._watching = None
         process, self._process = self._process, None
         if process is None:
             return
@@ -179,6 +303,29 @@ class TrainerLink:
             self._answers = None
 
 
+def one_line_each(said: bytes) -> list[str]:
+    """What a process wrote, as lines fit for a screen."""
+    return [line for raw in said.decode(errors="replace").splitlines() if (line := one_line(raw))]
+
+
+def _story(code: int, why: str) -> str:
+    """How a trainer came to its end, in words."""
+    if why:
+        return f"was ended because {why}"
+    if code == -getattr(signal, "SIGSYS", 31):
+        return "was ended by the system because it tried something it has no right to"
+    if code < 0:
+        return f"ended with code {code} ({_signal_name(-code)})"
+    return f"ended with code {code}"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.strsignal(number) or f"signal {number}"
+    except ValueError:
+        return f"signal {number}"
+
+
 def _kill(process: asyncio.subprocess.Process) -> None:
     with contextlib.suppress(ProcessLookupError):
         process.kill()
@@ -191,8 +338,9 @@ async def _tail(stream: asyncio.StreamReader) -> bytes:
     return kept
 
 
-def _as_error(failure: talk.Failed) -> CrowdgradError:
-    kind = next(
-        (error for error in tree(CrowdgradError) if error.code == failure.code), ComputeError
-    )
-    return kind(failure.message, advice=failure.advice)
+def _as_error(failure: talk.Failed, *, own: bool) -> CrowdgradError:
+    """What the trainer reports: of its program and data; with an owner's own model, of more."""
+    roots = (ProgramError, DataError, UserError, MachineError) if own else (ProgramError, DataError)
+    kinds = {error.code: error for root in roots for error in tree(root)}
+    kind = kinds.get(failure.code, ComputeError)
+    return kind(one_line(failure.message)[:500], advice=one_line(failure.advice)[:500])

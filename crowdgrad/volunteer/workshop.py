@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from crowdgrad.data.shards import MAX_MANIFEST_BYTES, decode_manifest
 from crowdgrad.domain.data import ChunkHash, Manifest
 from crowdgrad.domain.job import Job
 from crowdgrad.domain.program import ProgramSpec
-from crowdgrad.domain.work import LocalSteps
-from crowdgrad.errors import DataAltered, MessageError, ProgramRefused, TurnedAway
+from crowdgrad.domain.work import LocalSteps, Unit
+from crowdgrad.errors import ChildDied, DataAltered, MessageError, ProgramRefused, TurnedAway
 from crowdgrad.net.messages import MAX_SHARDS_NAMED, Admit, Grant
-from crowdgrad.planner.batches import largest_batch
+from crowdgrad.planner.batches import SPLIT_OF, BatchPlan, EpochPlans, largest_batch
 from crowdgrad.program.artifact import decode
-from crowdgrad.program.engines.base import noise_bytes
-from crowdgrad.program.engines.replica import held_bytes
 from crowdgrad.replication.base import Chunks
 from crowdgrad.volunteer import talk
 from crowdgrad.volunteer.arena import Arena, lay_out
@@ -28,17 +26,29 @@ from crowdgrad.volunteer.trainer_link import TrainerLink
 
 MAX_PROGRAM_BYTES = 8 << 20
 CHUNKS_AT_ONCE = 4
+CLOCKS_S = 1.0
+"""What two clocks may differ by while a unit is computed."""
+Note = Callable[[str], None]
 
 
 class Workshop:
     def __init__(
-        self, *, job: Job, manifest: Manifest, arena: Arena, trainer: TrainerLink, setup: talk.Setup
+        self,
+        *,
+        job: Job,
+        manifest: Manifest,
+        spec: ProgramSpec,
+        arena: Arena,
+        trainer: TrainerLink,
+        setup: talk.Setup,
     ) -> None:
         self.job = job
         self.trainer = trainer
+        self.spec = spec
         self._manifest = manifest
         self._arena = arena
         self._setup = setup
+        self._plans: dict[str, EpochPlans] = {}
         self._shards: dict[int, asyncio.Task[None]] = {}
 
     @classmethod
@@ -51,8 +61,12 @@ class Workshop:
         memory_bytes: int,
         pace_s: float = 0.0,
         trusted: talk.Trusted | None = None,
+        note: Note = lambda text: None,
     ) -> Workshop:
-        """Fetch program and manifest, lay out at most so much memory, start the trainer."""
+        """Fetch program and manifest, lay out the memory, have the program checked.
+
+        Nothing computes before `begin`. Raises ProgramRefused, TurnedAway and what fetching does.
+        """
         job = admit.job
         _bound("program", admit.program_bytes, MAX_PROGRAM_BYTES)
         _bound("manifest", admit.manifest_bytes, MAX_MANIFEST_BYTES)
@@ -71,23 +85,79 @@ class Workshop:
             slots=job.local.overlap + 1,
             shard_bytes=[(number, manifest.shards[number].bytes) for number in mine],
         )
-        held = held_bytes(job.local, spec)
-        held += noise_bytes(spec, largest_batch(job.local, spec, records))
-        _bound("memory it needs", layout.total_bytes + held, memory_bytes)
+        _bound("memory it needs", layout.total_bytes, memory_bytes)
         arena = Arena.make(layout.total_bytes)
         layout.program.of(arena.memory)[:] = program_bytes
         layout.manifest.of(arena.memory)[:] = manifest_bytes
         setup = talk.Setup(
-            plan=layout, local=job.local, seed=job.seed, threads=1, pace_s=pace_s, trusted=trusted
+            plan=layout,
+            local=job.local,
+            seed=job.seed,
+            threads=1,
+            samples=largest_batch(job.local, spec, records),
+            memory_bytes=memory_bytes - layout.total_bytes,
+            evaluates=admit.position == 0,
+            pace_s=pace_s,
+            trusted=trusted,
         )
-        trainer = TrainerLink(arena, setup)
-        workshop = cls(job=job, manifest=manifest, arena=arena, trainer=trainer, setup=setup)
+        workshop = cls(
+            job=job,
+            manifest=manifest,
+            spec=spec,
+            arena=arena,
+            trainer=TrainerLink(arena, setup, note=note),
+            setup=setup,
+        )
         try:
-            await trainer.start()
+            await _insist(workshop.trainer, workshop.trainer.check)
         except BaseException:
             await workshop.close()
             raise
         return workshop
+
+    async def begin(self) -> None:
+        """Load the program: this machine's owner has agreed. Raises ProgramRefused, ChildDied."""
+        await _insist(self.trainer, self.trainer.start)
+
+    @property
+    def findings(self) -> str:
+        """What the check has brought, in a sentence or two."""
+        checked = self.trainer.checked
+        if checked is None:
+            return "The program is not checked yet."
+        gone = self.missing_walls
+        walls = f"walls that do not hold: {'; '.join(gone)}" if gone else "all walls hold"
+        return (
+            f"Program {self.job.program[:12]} may run: up to {self.memory_bytes / 1e6:,.0f} MB, "
+            f"{checked.work:.2g} operations a batch; "
+            + (walls if checked.walls else "your own model, without walls")
+            + "."
+        )
+
+    @property
+    def missing_walls(self) -> tuple[str, ...]:
+        """What the trainer could not be kept from on this system, in words."""
+        checked = self.trainer.checked
+        walls = checked.walls if checked is not None else ()
+        return tuple(f"{wall.wall} ({wall.how})" for wall in walls if not wall.holds)
+
+    @property
+    def memory_bytes(self) -> int:
+        """What the job takes here at most, shared and not."""
+        checked = self.trainer.checked
+        return self._setup.plan.total_bytes + (checked.memory_bytes if checked is not None else 0)
+
+    @property
+    def data_bytes(self) -> int:
+        """Program, manifest and every shard that may be asked for, each once."""
+        plan = self._setup.plan
+        shards = sum(region.bytes for region in plan.shards.values())
+        return plan.program.bytes + plan.manifest.bytes + shards
+
+    @property
+    def exchange_bytes(self) -> int:
+        """The numbers of one unit, both ways."""
+        return 4 * (self.spec.state_words + self.spec.update_words)
 
     @property
     def slots(self) -> int:
@@ -155,8 +225,35 @@ class Workshop:
                 fresh=first > 0 or grant.link == 0,
                 add=first > 0,
             )
-            done.append(await self.trainer.compute(ask))
+            began = asyncio.get_running_loop().time()
+            answer = await self.trainer.compute(ask)
+            why = self._implausible(ask, answer, asyncio.get_running_loop().time() - began)
+            if why is not None:
+                raise await self.trainer.reject(why)
+            done.append(answer)
         return done[0] if len(done) == 1 else _together(done)
+
+    def _implausible(
+        self, ask: talk.Compute, answer: talk.Computed, elapsed_s: float
+    ) -> str | None:
+        """Why a trainer's answer cannot be true, if it cannot."""
+        numbers = ask.numbers
+        samples = self._plan(ask.unit).samples(numbers.start, len(numbers))
+        if answer.samples != samples:
+            return f"it counted {answer.samples} samples in a unit of {samples}"
+        if answer.compute_s > elapsed_s + CLOCKS_S:
+            return f"it says it computed {answer.compute_s:.1f} s in {elapsed_s:.1f} s"
+        measured = {metric.name for metric in self.spec.metrics} if ask.unit.kind != "train" else ()
+        if answer.metrics.keys() != set(measured):
+            return "it measured something else than it was asked to"
+        return None
+
+    def _plan(self, unit: Unit) -> BatchPlan:
+        if unit.kind not in self._plans:
+            self._plans[unit.kind] = EpochPlans.of(
+                self._manifest, SPLIT_OF[unit.kind], self.job.local, self.spec
+            )
+        return self._plans[unit.kind].at(unit.epoch)
 
     async def _load(
         self,
@@ -188,6 +285,19 @@ class Workshop:
         await asyncio.gather(*self._shards.values(), return_exceptions=True)
         await self.trainer.close()
         self._arena.close()
+
+
+async def _insist(trainer: TrainerLink, step: Callable[[], Awaitable[object]]) -> None:
+    """Do a trainer's first steps with another one where it dies, as often as one may."""
+    while True:
+        deaths = trainer.deaths
+        try:
+            await step()
+        except ChildDied:
+            if trainer.broken or trainer.deaths == deaths:
+                raise
+        else:
+            return
 
 
 def _together(parts: list[talk.Computed]) -> talk.Computed:

@@ -121,7 +121,7 @@ class Stage:
         assert self.here is not None
         where = () if "--matchmaker" in extra else (via or self.here.address,)
         child = Child(
-            ["work", *where, "--guest", "--plain", "--name", name, *extra,
+            ["work", *where, "--guest", "--yes", "--plain", "--name", name, *extra,
              "--home", str(self.folder / "home")],
             log=self.folder / f"{name}.log",
         )  # fmt: skip

@@ -63,8 +63,15 @@ UPDATE = Update(
 )
 
 EXAMPLES: tuple[Message, ...] = (
-    Hello(protocol=PROTOCOL, software="0.1.0"),
-    Welcome(protocol=PROTOCOL, software="0.1.0", challenge=bytes(range(32))),
+    Hello(protocol=PROTOCOL, software="0.1.0", challenge=bytes(range(32))),
+    Welcome(
+        protocol=PROTOCOL,
+        software="0.1.0",
+        challenge=bytes(range(32)),
+        key=b"k" * 32,
+        signature=b"s" * 64,
+        name="Ada's lab",
+    ),
     Problem(code="CG503", message="No.", advice="Try again."),
     Join(volunteer=VOLUNTEER, key=b"k" * 32, signature=b"s" * 64, token="t"),
     Admit(
@@ -114,6 +121,6 @@ messages = st.one_of(
         Finished,
         reason=printable(20),
         samples=st.integers(0, 1 << 60),
-        credit=st.floats(allow_nan=False),
+        credit=st.floats(0, allow_infinity=False),
     ),
 )

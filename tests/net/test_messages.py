@@ -88,7 +88,16 @@ def test_a_damaged_message_is_a_message_or_refused(message: Message, data: st.Da
         assert decode(message.kind, body).kind == message.kind
 
 
+WELCOME = {"protocol": (2, 1), "software": "x", "challenge": b"c" * 32}
 NONSENSE = [
+    ("Hello", {"protocol": (2, 1), "software": "x", "challenge": b"c" * 31}),
+    ("Hello", {"protocol": (2, 1), "software": "x", "challenge": b"c" * 4096}),
+    ("Welcome", {**WELCOME, "challenge": b"c" * 4096}),
+    ("Welcome", {**WELCOME, "key": b"k" * 32}),
+    ("Welcome", {**WELCOME, "signature": b"s" * 64}),
+    ("Welcome", {**WELCOME, "key": b"k" * 33, "signature": b"s" * 64}),
+    ("Welcome", {**WELCOME, "name": "\x1b[2J"}),
+    ("Welcome", {**WELCOME, "name": "n" * 65}),
     ("Get", {"hash": 5}),
     ("Grant", {"unit": {"id": -1, "kind": "train", "epoch": 0, "shard": 0, "first_batch": 0,
                         "batches": 1}, "base": {"incarnation": 0, "count": 0}, "rate": 0.1}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Awaitable, Callable
 
@@ -12,7 +13,7 @@ from crowdgrad.errors import MessageError
 from crowdgrad.volunteer import talk
 from crowdgrad.volunteer.answers import Answers
 
-READY = talk.encode(talk.Ready(engine="a" * 100))
+READY = talk.encode(talk.Ready(engine="a" * 60))
 FAILED = talk.encode(talk.Failed(code="CG100", message="no"))
 
 
@@ -71,8 +72,24 @@ def test_whoever_waits_is_woken_when_it_is_closed() -> None:
 
 def test_a_length_nobody_would_send_is_refused() -> None:
     async def test(answers: Answers, child: int) -> None:
-        os.write(child, talk.LENGTH.pack(talk.MAX_BYTES + 1))
-        with pytest.raises(MessageError, match="on the pipe"):
+        os.write(child, talk.LENGTH.pack(talk.MAX_ANSWER_BYTES + 1))
+        with pytest.raises(MessageError, match="a message of"):
+            await answers.next()
+
+    with_answers(test)
+
+
+def test_a_flood_is_not_drunk() -> None:
+    async def test(answers: Answers, child: int) -> None:
+        os.set_blocking(child, False)
+        written = 0
+        with contextlib.suppress(BlockingIOError):
+            for _ in range(10_000):
+                written += os.write(child, bytes(4096))
+                await asyncio.sleep(0)
+        assert written < 1 << 20, "it waits, instead of filling our memory"
+        assert answers.waiting
+        with pytest.raises(MessageError, match="floods its pipe"):
             await answers.next()
 
     with_answers(test)

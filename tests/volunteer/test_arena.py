@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -54,6 +56,16 @@ def test_a_child_sees_what_we_write_and_no_name_remains() -> None:
     assert set(os.listdir("/dev/shm")) == before
     arena.close()
     assert not Path(f"/proc/self/fd/{arena.fd}").exists()
+
+
+def test_nobody_can_cut_it_short_under_the_other() -> None:
+    arena = Arena.make(3 * ALIGN)
+    for size in (0, ALIGN, 4 * ALIGN):
+        with pytest.raises(PermissionError):
+            os.ftruncate(arena.fd, size)
+    with pytest.raises(PermissionError):
+        fcntl.fcntl(arena.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE)
+    arena.close()
 
 
 def test_closing_waits_for_nobody() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from crowdgrad.data.sharding import cut
 from crowdgrad.data.shards import content_hash, encode_manifest, shard_arrays
 from crowdgrad.domain.job import Job, JobId, StoppingRule
 from crowdgrad.domain.work import LocalRule, LocalSteps, Unit, UnitId, Update, Version
-from crowdgrad.errors import ProgramRefused, TurnedAway
+from crowdgrad.errors import ChildDied, NotAgreed, ProgramRefused, RefusedHere
 from crowdgrad.net import handshake
 from crowdgrad.net.identity import guest
 from crowdgrad.net.messages import (
@@ -44,9 +46,14 @@ from crowdgrad.planner.batches import plan
 from crowdgrad.program.artifact import encode
 from crowdgrad.program.engines.base import Batch, UnitWork
 from crowdgrad.program.engines.onnx import OnnxEngine
+from crowdgrad.program.engines.onnx_memory import RUNTIME_BYTES
 from crowdgrad.replication.store import MemoryChunks
 from crowdgrad.settings import load
+from crowdgrad.volunteer import talk, trainer_link
 from crowdgrad.volunteer.agent import Agent, Outcome
+from crowdgrad.volunteer.consent import Request
+from crowdgrad.volunteer.events import Event
+from crowdgrad.volunteer.hosts import Refusals
 from crowdgrad.volunteer.probe import describe
 
 SEED, RATE = 3, 0.1
@@ -149,10 +156,9 @@ def agent(network: InprocNetwork, **how: Any) -> Agent:
         volunteer=describe(key, "ada"),
         chunks=MemoryChunks(),
         connect=network.connect,
-        watch=lambda event: None,
         random01=lambda: 0.5,
         reconnect_s=1.0,
-        **how,
+        **{"watch": lambda event: None, **how},
     )
 
 
@@ -255,16 +261,62 @@ def test_a_rule_that_makes_no_sense_ends_it_with_a_sentence(
         perform(Script(captured, local, []))
 
 
-def test_replicas_count_as_memory_a_job_takes(captured: Captured) -> None:
-    large = capture(mlp((3,), (20_000,), 2), DATA.fields)
-    vector = 4 * large.program.spec.state_words
-    memory = 2 * vector + (1 << 20)  # parameters and update of a slot, and what is small
-    assert vector > 1 << 18
-    plain = LocalSteps(batch_size=20, overlap=0)
-    assert perform(Script(large, plain, []), memory_bytes=memory).reason == "done"
-    adam = LocalSteps(batch_size=20, overlap=0, fetch_every=4, rule=LocalRule(name="adam"))
-    with pytest.raises(TurnedAway, match="too large for this machine"):
-        perform(Script(large, adam, []), memory_bytes=memory)
+def test_three_times_wrong_and_the_job_is_refused_here(
+    captured: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trainer_link.TrainerLink, "compute", _dies)
+    local = LocalSteps(batch_size=20, overlap=0)
+    script = Script(captured, local, [grant(n, 0, count=0) for n in range(5)])
+    said: list[Event] = []
+    with pytest.raises(ChildDied, match="will not work on this job"):
+        perform(script, refusals=Refusals(tmp_path), watch=said.append)
+    assert [message.unit for message in script.given_back] == [0, 1, 2]
+    assert {message.reason for message in script.given_back} == {
+        "its trainer ended with code -9 (Killed)"
+    }
+    assert any("refused on this machine from now on" in event.text for event in said)
+    again = Script(captured, local, [grant(9, 0, count=0)])
+    with pytest.raises(RefusedHere, match="crowdgrad hosts forgive"):
+        perform(again, refusals=Refusals(tmp_path))
+    assert not again.updates
+    Refusals(tmp_path).forget("Script")
+    monkeypatch.undo()
+    assert perform(again, refusals=Refusals(tmp_path)).reason == "done"
+    assert len(again.updates) == 1
+
+
+async def _dies(link: trainer_link.TrainerLink, ask: talk.Compute) -> talk.Computed:
+    if link.pid is None:
+        await link.start()
+    assert link.pid is not None
+    os.kill(link.pid, signal.SIGKILL)
+    return await link._compute(ask)
+
+
+def test_nothing_is_loaded_before_the_owner_agrees(
+    captured: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Request] = []
+
+    async def no(request: Request) -> tuple[bool, str]:
+        asked.append(request)
+        return False, "not today"
+
+    def never(*given: object) -> None:
+        raise AssertionError("it was loaded")
+
+    script = Script(captured, LocalSteps(batch_size=20), [grant(0, 0, count=0)])
+    monkeypatch.setattr(trainer_link.TrainerLink, "start", never)
+    with pytest.raises(NotAgreed, match="not today"):
+        perform(script, consent=no)
+    (request,) = asked
+    assert (request.title, request.program) == ("Script", script.admit().job.program)
+    assert request.exchange_bytes == 8 * captured.program.spec.size
+    data = sum(len(blob) for blob in script.blobs.values())
+    assert request.traffic_bytes == request.disk_bytes == data
+    assert request.memory_bytes > RUNTIME_BYTES
+    assert request.walls == ()
+    assert not script.updates
 
 
 def test_the_command_passes_its_pace_on(captured: Captured, tmp_path: Path) -> None:
@@ -275,7 +327,8 @@ def test_the_command_passes_its_pace_on(captured: Captured, tmp_path: Path) -> N
         listener = await tcp.listen("127.0.0.1", 0, script)
         try:
             address = f"127.0.0.1:{listener.address[1]}"
-            args = parser().parse_args(["work", address, "--guest", "--plain", "--pace", "40"])
+            words = ["work", address, "--yes", "--guest", "--plain", "--pace", "40"]
+            args = parser().parse_args(words)
             await command._work(args, load({"home": str(tmp_path)}))
         finally:
             await listener.close()

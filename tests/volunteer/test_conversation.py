@@ -9,12 +9,26 @@ import pytest
 from crowdgrad.domain.data import ChunkHash
 from crowdgrad.domain.work import Unit, UnitId, Version
 from crowdgrad.errors import FrameError, PeerError
+from crowdgrad.net import handshake
 from crowdgrad.net.framing import pack
-from crowdgrad.net.messages import Blob, Exchange, Fetch, Finished, Fresh, Grant, Message, Wait
+from crowdgrad.net.identity import guest
+from crowdgrad.net.messages import (
+    Admit,
+    Blob,
+    Exchange,
+    Fetch,
+    Finished,
+    Fresh,
+    Grant,
+    Message,
+    Wait,
+)
 from crowdgrad.net.transport.inproc import InprocConnection, pair
 from crowdgrad.volunteer.conversation import Conversation
+from tests.net.message_examples import EXAMPLES, VOLUNTEER
 from tests.virtual_time import run_virtual
 
+ADMIT = next(example for example in EXAMPLES if isinstance(example, Admit))
 BASE = Version(incarnation=0, count=0)
 
 
@@ -39,6 +53,31 @@ def in_one_piece(connection: InprocConnection, *frames: tuple[Message, bytes]) -
     data = b"".join(pack(message, len(payload)) + payload for message, payload in frames)
     assert connection._twin is not None
     connection._twin._arrive(data)
+
+
+@pytest.mark.parametrize("proves", [True, False])
+def test_who_hosts_is_known_once_we_have_joined(proves: bool) -> None:
+    key, challenges = guest(), []
+
+    async def host(connection: InprocConnection) -> None:
+        hello = await handshake.answer(
+            connection, "x", b"t" * 32, key=key if proves else None, name="the lab"
+        )
+        challenges.append(hello.challenge)
+        await handshake.hear(connection)
+        await connection.send(ADMIT)
+
+    async def main() -> None:
+        for _ in range(2):
+            near, far = pair()
+            talk = Conversation(near)
+            assert talk.host_key == ""
+            admit, _ = await asyncio.gather(talk.join(VOLUNTEER, guest()), host(far))
+            assert admit == ADMIT
+            assert (talk.host_key, talk.host_name) == (key.id if proves else "", "the lab")
+        assert len(set(challenges)) == 2  # never the same twice
+
+    run_virtual(main())
 
 
 def test_two_answers_in_one_read_go_to_two_slots() -> None:

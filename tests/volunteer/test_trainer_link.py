@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -22,6 +23,7 @@ from crowdgrad.domain.work import LocalRule, LocalSteps, Unit, UnitId
 from crowdgrad.errors import ChildDied, ComputeError, CrowdgradError, ProgramRefused
 from crowdgrad.numerics.vectors import Vector, as_vector
 from crowdgrad.program.artifact import encode
+from crowdgrad.program.engines.replica import held_bytes
 from crowdgrad.volunteer import talk
 from crowdgrad.volunteer.arena import Arena, lay_out
 from crowdgrad.volunteer.trainer_link import MAX_DEATHS, START_S, TrainerLink
@@ -112,7 +114,7 @@ def test_a_killed_trainer_is_said_to_have_died_and_replaced(captured: Captured) 
             first = link.pid
             assert first is not None
             os.kill(first, signal.SIGKILL)
-            with pytest.raises(ChildDied, match="ended with code -9"):
+            with pytest.raises(ChildDied, match=r"ended with code -9 \(Killed\)"):
                 await link.compute(ask())
             assert link.deaths == death
             if death < MAX_DEATHS:
@@ -129,7 +131,7 @@ def test_a_program_off_the_allow_list_is_refused_before_any_runtime(captured: Ca
 
     async def scenario(arena: Arena, link: TrainerLink) -> None:
         with pytest.raises(ProgramRefused, match="Loop"):
-            await link.start()
+            await link.check()
 
     with_trainer(evil, scenario)
 
@@ -259,3 +261,25 @@ def test_a_local_rule_that_makes_no_sense_is_refused_with_a_sentence(captured: C
 
     local = LocalSteps(batch_size=20, rule=LocalRule(name="magic"))
     with_trainer(captured.program, scenario, local=local)
+
+
+def memory_of(captured: Captured, local: LocalSteps, lent: int = 0) -> int:
+    """What the trainer says a job would take. Raises what it does."""
+    found = []
+
+    async def scenario(arena: Arena, link: TrainerLink) -> None:
+        link._setup = msgspec.structs.replace(link._setup, memory_bytes=lent)
+        found.append((await link.check()).memory_bytes)
+
+    with_trainer(captured.program, scenario, local=local)
+    return found[0]
+
+
+def test_replicas_count_as_memory_and_more_than_is_lent_is_refused(captured: Captured) -> None:
+    plain = LocalSteps(batch_size=20, overlap=0)
+    adam = LocalSteps(batch_size=20, overlap=0, fetch_every=4, rule=LocalRule(name="adam"))
+    least, more = memory_of(captured, plain), memory_of(captured, adam)
+    assert more - least == held_bytes(adam, captured.program.spec) > 0
+    assert memory_of(captured, plain, least) == least
+    with pytest.raises(ProgramRefused, match="of memory beside its data, this machine lends"):
+        memory_of(captured, adam, least)

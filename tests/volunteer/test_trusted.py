@@ -107,15 +107,16 @@ def bench(captured: Captured, trusted: talk.Trusted | None) -> tuple[Arena, talk
 def computed(captured: Captured, trusted: talk.Trusted | None) -> tuple[str, talk.Computed, object]:
     arena, setup = bench(captured, trusted)
     trainer = Trainer(setup, arena)
+    name = trainer.begin()
     done = trainer.compute(talk.Compute(unit=UNIT, slot=0, rate=0.1))
     update = as_vector(setup.plan.slots[0].update.of(arena.memory)).copy()
-    return trainer.engine_name, done, update
+    return name, done, update
 
 
 def open_own(captured: Captured, folder: Path, target: str, **how: object) -> None:
     trusted = talk.Trusted(target=target, folder=str(folder), **how)  # type: ignore[arg-type]
     arena, setup = bench(captured, trusted)
-    Trainer(setup, arena)
+    Trainer(setup, arena).begin()
 
 
 def test_it_computes_what_the_program_does(captured: Captured, tmp_path: Path) -> None:

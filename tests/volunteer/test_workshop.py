@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from crowdgrad.data.shards import content_hash, encode_manifest
-from crowdgrad.domain.data import ChunkHash
+from crowdgrad.domain.data import Chunk, ChunkHash, Field, Manifest, Shard
 from crowdgrad.domain.job import Job, JobId, StoppingRule
-from crowdgrad.domain.program import NoiseSpec, Program, ProgramSpec
+from crowdgrad.domain.program import Program, ProgramSpec
 from crowdgrad.domain.work import LocalSteps, Unit, UnitId, UnitKind, Version
 from crowdgrad.errors import MessageError, ProgramRefused, TurnedAway
 from crowdgrad.net.messages import Admit, Fetch, Fresh, Grant
@@ -65,11 +65,26 @@ def workshop(local: LocalSteps) -> tuple[Workshop, Notes]:
         shard_bytes=[(0, 1)],
     )
     arena = Arena.make(plan.total_bytes)
-    manifest: Any = None  # nothing is fetched here
     trainer: Any = Notes(arena, plan)
     setup = talk.Setup(plan=plan, local=local, seed=1, threads=1)
-    shop = Workshop(job=job(local), manifest=manifest, arena=arena, trainer=trainer, setup=setup)
+    shop = Workshop(
+        job=job(local), manifest=records(400), spec=small.spec(metrics=()), arena=arena,
+        trainer=trainer, setup=setup,
+    )  # fmt: skip
     return shop, trainer
+
+
+def records(count: int) -> Manifest:
+    """So many of one byte, to train on and to validate with. Nothing of it is fetched here."""
+    chunks = (Chunk(hash=ChunkHash("2" * 64), bytes=count),)
+    return Manifest(
+        title="ones",
+        fields=(Field(name="x", dtype="uint8", shape=()),),
+        shards=(
+            Shard(split="train", records=count, chunks=chunks),
+            Shard(split="validation", records=count, chunks=chunks),
+        ),
+    )
 
 
 async def answer_fetches(far: InprocConnection) -> None:
@@ -195,27 +210,10 @@ def test_a_program_of_another_batch_size_is_refused(
         opened(monkeypatch, spec, LocalSteps(batch_size=10))
 
 
-@pytest.mark.parametrize("field_name", ["noise", "forward_noise"])
-@pytest.mark.parametrize(
-    ("shape", "per_sample", "growth", "fits"),
-    [
-        ((1 << 17,), False, 1.0, True),
-        ((1 << 18,), False, 1.0, False),
-        ((1 << 14,), True, 1.0, True),
-        ((1 << 15,), True, 1.0, False),
-        ((1 << 14,), True, 2.0, False),  # the largest shard has 25 records
-        ((1 << 40,), True, 1.0, False),
-    ],
-)
-def test_more_noise_than_the_memory_lent_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
-    field_name: str,
-    shape: tuple[int, ...],
-    per_sample: bool,
-    growth: float,
-    fits: bool,
+@pytest.mark.parametrize(("size", "fits"), [(1 << 16, True), (1 << 17, False), (1 << 40, False)])
+def test_more_shared_memory_than_is_lent_is_refused(
+    monkeypatch: pytest.MonkeyPatch, size: int, fits: bool
 ) -> None:
-    noise = NoiseSpec(name="z", kind="normal", shape=shape, per_sample=per_sample)
-    spec = replace(small.spec(), **{field_name: (noise,)})  # type: ignore[arg-type]
+    """Two lanes, each with parameters and update: sixteen bytes a number."""
     with pytest.raises(LaidOut if fits else TurnedAway):
-        opened(monkeypatch, spec, LocalSteps(batch_size=10, growth=growth))
+        opened(monkeypatch, small.spec(size=size - 1024), LocalSteps(batch_size=10))

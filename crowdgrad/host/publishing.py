@@ -1,0 +1,66 @@
+"""The reverse warning: what it means to let others train on a data set, said before it happens.
+
+Once for each data set, named by what is in it. The answer is kept in the home folder, one small
+file a data set, so that a nightly run asks nobody about what was agreed to long ago.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+
+from crowdgrad.data.dataset import BLOCK_RECORDS, DataSet
+from crowdgrad.files import disk_errors, write_whole
+
+FOLDER = "published"
+WARNING = (
+    "Every volunteer can read the data it trains on, keep it and pass it on.",
+    "Volunteers are strangers, nothing is encrypted, and what is out cannot be",
+    "taken back. Do not publish personal or secret data: names, faces, letters,",
+    "health, location, or anything that is not yours to give away.",
+)
+
+
+def open_to_others(host: str, advertise: str | None, matchmaker: str | None) -> bool:
+    """Whether anybody but this machine can reach a job that listens there."""
+    here = host in ("localhost", "::1") or host.startswith("127.")
+    return matchmaker is not None or advertise is not None or not here
+
+
+def name_of(data: DataSet) -> str:
+    """sha256 of everything in it."""
+    found = hashlib.sha256()
+    for split in sorted(data.splits):
+        for field, array in zip(data.fields, data.splits[split], strict=True):
+            found.update(f"{split} {field.name} {array.dtype} {array.shape}\n".encode())
+            for start in range(0, len(array), BLOCK_RECORDS):
+                found.update(np.ascontiguousarray(array[start : start + BLOCK_RECORDS]).data)
+    return found.hexdigest()
+
+
+def warning(data: DataSet) -> list[str]:
+    """What will be given away, and what that means, in plain words."""
+    records = sum(data.records(split) for split in data.splits)
+    megabytes = data.bytes / 1e6
+    return [
+        f"You are about to publish “{data.title}”: {records:,} records, {megabytes:,.1f} MB.",
+        *WARNING,
+    ]
+
+
+class Published:
+    """The data sets whose owner has agreed."""
+
+    def __init__(self, home: Path) -> None:
+        self._folder = home / FOLDER
+
+    def __contains__(self, name: str) -> bool:
+        return (self._folder / name).is_file()
+
+    def add(self, name: str, title: str) -> None:
+        """Raises DiskFull or CannotWrite."""
+        file = self._folder / name
+        with disk_errors(file, "Choose another folder with --home."):
+            write_whole(file, f"{title}\n".encode())

@@ -1,0 +1,229 @@
+"""Whether this machine's owner wants to help this host, asked before its first unit.
+
+Who hosts, what for, what it costs here, what the host sees and what it cannot: `lines` says all
+that in plain words. `decide` is the order in which an answer is found without asking; only where
+nothing is known of the host, and a person sits at the terminal, is there a question. A host that
+has proven no key cannot be recognised again, so a yes to it holds for this job only.
+"""
+
+from __future__ import annotations
+
+import logging
+import textwrap
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from crowdgrad.errors import CrowdgradError, one_line
+from crowdgrad.volunteer.hosts import Known, KnownHosts
+
+logger = logging.getLogger(__name__)
+
+WIDTH = 80
+LABEL = 13
+SEES = (
+    "the name you chose, your key's fingerprint, your network address, this machine's number of "
+    "cores and size of memory, what computes here and in which version, when and how fast you "
+    "work, and why a unit fails or you leave. It tells the other volunteers your name and "
+    "fingerprint."
+)
+NEVER_SEES = "your files, your keys, your screen, other programs, and what else this machine does."
+NO_CODE = (
+    "Nothing the host wrote is run here: its model is a graph of arithmetic, checked against a "
+    "list and computed at low priority by a process of its own."
+)
+WALLED = "all hold here: what computes reaches no network, no file and no other program."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a host wants of this machine."""
+
+    host: str
+    """Fingerprint of the key the host has proven; empty where it has proven none."""
+    host_name: str
+    address: str
+    job: str
+    title: str
+    cause: str
+    program: str
+    """Hash of the program: what a refusal of this job is remembered by."""
+    memory_bytes: int
+    traffic_bytes: int
+    """Program, manifest and training data, once."""
+    exchange_bytes: int
+    """What goes both ways for one unit."""
+    disk_bytes: int
+    walls: tuple[str, ...]
+    """Protections that do not hold on this machine, in words."""
+    own_model: bool = False
+    """The owner's own model computes, outside the walls."""
+
+
+Consent = Callable[[Request], Awaitable[tuple[bool, str]]]
+"""Whether the owner agrees, and why or why not: a clause that follows a colon."""
+Answer = Literal["yes", "always", "no"]
+Ask = Callable[[Request], Awaitable[Answer]]
+"""The question itself, to a person. “Always” only where the host has proven its key."""
+
+
+async def always(request: Request) -> tuple[bool, str]:
+    return True, "nobody needs to be asked"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circumstances:
+    """What is known before anybody is asked."""
+
+    own: bool = False
+    """This is the host's own worker: it was started with the host's token."""
+    known: Known | None = None
+    listed: bool = False
+    """The host is in the setting `trusted_hosts`."""
+    yes: bool = False
+    person: bool = False
+    """Somebody sits at the terminal who can be asked."""
+
+
+def decide(request: Request, now: Circumstances) -> tuple[bool | None, str]:
+    """Yes, no, or None: ask; and why."""
+    status = now.known.status if now.known is not None else None
+    if now.own:
+        return True, "this is the host's own worker"
+    if now.known is not None and status == "blocked":
+        return False, f"you blocked this host on {_day(now.known.first)}"
+    if request.host and now.listed:
+        return True, "the host is in your setting trusted_hosts"
+    if now.known is not None and status == "trusted":
+        return True, f"the host is on your list of trusted hosts since {_day(now.known.first)}"
+    if now.known is not None and status == "agreed":
+        return True, f"you agreed to help this host on {_day(now.known.first)}"
+    if now.yes:
+        return True, "--yes was given"
+    if now.person:
+        return None, "nobody here has agreed to help this host yet"
+    return False, f"nobody is at a terminal to be asked, and {_stranger(request)}"
+
+
+class Owner:
+    """The machine's owner, as far as the agent is concerned: a `Consent`."""
+
+    def __init__(
+        self,
+        known: KnownHosts,
+        *,
+        clock: Callable[[], float],
+        listed: frozenset[str] = frozenset(),
+        own: bool = False,
+        yes: bool = False,
+        ask: Ask | None = None,
+    ) -> None:
+        """`ask`: None where nobody can be asked. `clock`: seconds since 1970."""
+        self._known = known
+        self._clock = clock
+        self._listed = listed
+        self._own = own
+        self._yes = yes
+        self._ask = ask
+        self._said: dict[tuple[str, str, str], bool] = {}
+        """Answers of this session: a job that comes back after a pause is not asked about again."""
+
+    async def __call__(self, request: Request) -> tuple[bool, str]:
+        """Raises SettingError where the list of hosts makes no sense."""
+        about = (request.host, request.job, request.program)
+        known = self._known.get(request.host) if request.host else None
+        circumstances = Circumstances(
+            own=self._own,
+            known=known,
+            listed=request.host in self._listed,
+            yes=self._yes,
+            person=self._ask is not None,
+        )
+        agreed, why = decide(request, circumstances)
+        if known is not None:
+            self._remember(lambda: self._known.seen(known.key, name=request.host_name,
+                                                    now=self._clock()))  # fmt: skip
+        if agreed is not None:
+            return agreed, why
+        if about not in self._said:
+            self._said[about] = await self._question(request)
+        return self._said[about], "you said yes" if self._said[about] else "you said no"
+
+    async def _question(self, request: Request) -> bool:
+        assert self._ask is not None
+        answer = await self._ask(request)
+        if answer == "always" and request.host:
+            self._remember(lambda: self._known.set(request.host, "agreed", name=request.host_name,
+                                                   now=self._clock()))  # fmt: skip
+        return answer != "no"
+
+    def _remember(self, write: Callable[[], object]) -> None:
+        """A disk that is full costs the memory of an answer, never the answer."""
+        try:
+            write()
+        except CrowdgradError as error:
+            logger.warning("%s", error)
+
+
+def lines(request: Request) -> list[str]:
+    """All that somebody should know before saying yes, in plain words, at 80 columns."""
+    said = [f"“{one_line(request.title)}” asks for the help of this machine."]
+    said += _row("host", f"{who(request)}, at {request.address}")
+    if not request.host:
+        said += _row("", "It has proven no key: a name is only a word, and nothing is remembered.")
+    said += _row("what for", one_line(request.cause) or "it does not say")
+    said += _row("memory", f"up to {size(request.memory_bytes)}")
+    said += _row(
+        "traffic",
+        f"{size(request.traffic_bytes)} once, then {size(request.exchange_bytes)} "
+        "back and forth for every unit",
+    )
+    said += _row("disk", f"up to {size(request.disk_bytes)} for its training data")
+    said += _row("it sees", SEES)
+    said += _row("never sees", NEVER_SEES)
+    said += _row("no code", NO_CODE)
+    if request.own_model:
+        said += _row("walls", "none: your own model computes, which is your own code.")
+    elif not request.walls:
+        said += _row("walls", WALLED)
+    else:
+        said += _row("but here", f"these protections do not hold: {'; '.join(request.walls)}.")
+    return said
+
+
+def who(request: Request) -> str:
+    """The host, by its name and what it has proven."""
+    name = one_line(request.host_name)
+    if not request.host:
+        return f"calls itself {name}" if name else "a host without a name"
+    return f"{name} (key {request.host})" if name else f"key {request.host}"
+
+
+def size(count: int) -> str:
+    """Bytes for a person: rounded, never to nothing."""
+    for unit, least in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= least:
+            number = count / least
+            return f"{number:,.0f} {unit}" if number >= 10 else f"{number:.1f} {unit}"
+    return f"{count} bytes"
+
+
+def _row(label: str, text: str) -> list[str]:
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=f"  {label:{LABEL - 2}}",
+        subsequent_indent=" " * LABEL,
+        break_on_hyphens=False,
+    )
+
+
+def _stranger(request: Request) -> str:
+    if not request.host:
+        return "the host has proven no key"
+    return f"the host's key {request.host} is not on any list"
+
+
+def _day(when: float) -> str:
+    return f"{datetime.fromtimestamp(when):%d %B %Y}"
