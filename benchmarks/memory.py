@@ -59,7 +59,7 @@ def examples() -> Iterator[Named]:
         yield (
             f"{file.parent.name}-{file.stem}",
             prepared.program,
-            largest_batch(local, spec, records),
+            largest_batch(local, spec, records, prepared.job.stop.epochs),
         )
 
 

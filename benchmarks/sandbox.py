@@ -20,17 +20,11 @@ import time
 import numpy as np
 from _models import cnn, gru, mlp
 from _report import Report, arguments
+from _trainer import laid_out
 
 from crowdgrad.capture.capture import Captured, capture
-from crowdgrad.data.dataset import from_arrays
-from crowdgrad.data.sharding import cut
-from crowdgrad.data.shards import encode_manifest
-from crowdgrad.domain.work import LocalSteps, Unit, UnitId
-from crowdgrad.numerics.vectors import as_vector
-from crowdgrad.planner.batches import plan as batch_plan
-from crowdgrad.program.artifact import encode
+from crowdgrad.data.dataset import DataSet, from_arrays
 from crowdgrad.volunteer import talk
-from crowdgrad.volunteer.arena import Arena, lay_out
 from crowdgrad.volunteer.trainer_link import TrainerLink
 
 MODELS = {"mlp": mlp, "cnn": cnn, "gru": gru}
@@ -56,9 +50,12 @@ def main() -> None:
     report.write(args.json)
 
 
-async def _ratios(captured: Captured, data: object, pairs: int) -> list[float]:
+async def _ratios(captured: Captured, data: DataSet, pairs: int) -> list[float]:
     """Units a second with walls over without, for every pair of windows."""
-    benches = {walls: _bench(captured, data, walls) for walls in (True, False)}
+    benches = {
+        walls: laid_out(captured, data, data.records("train"), walls=walls)
+        for walls in (True, False)
+    }
     try:
         for _, link, ask in benches.values():
             await link.start()
@@ -86,11 +83,13 @@ async def _window(link: TrainerLink, ask: talk.Compute) -> float:
     return done / (time.perf_counter() - began)
 
 
-async def _starts(captured: Captured, data: object, starts: int) -> tuple[list[float], list[float]]:
+async def _starts(
+    captured: Captured, data: DataSet, starts: int
+) -> tuple[list[float], list[float]]:
     took: dict[bool, list[float]] = {True: [], False: []}
     for number in range(2 * starts + 2):
         walls = number % 2 == 0
-        arena, link, _ = _bench(captured, data, walls)
+        arena, link, _ = laid_out(captured, data, data.records("train"), walls=walls)
         began = time.perf_counter()
         await link.start()
         if number >= 2:  # the first of each reads the libraries from the disk
@@ -98,38 +97,6 @@ async def _starts(captured: Captured, data: object, starts: int) -> tuple[list[f
         await link.close()
         arena.close()
     return took[True], took[False]
-
-
-def _bench(
-    captured: Captured, data: object, walls: bool
-) -> tuple[Arena, TrainerLink, talk.Compute]:
-    """Everything in shared memory, as an agent puts it there, and a unit to ask for."""
-    program = captured.program
-    batch = len(data.splits["train"][0])  # type: ignore[attr-defined]
-    manifest, chunks = cut(data, seed=1, batch_size=batch)  # type: ignore[arg-type]
-    program_bytes, manifest_bytes = encode(program), encode_manifest(manifest)
-    layout = lay_out(
-        program_bytes=len(program_bytes),
-        manifest_bytes=len(manifest_bytes),
-        state_bytes=4 * program.spec.state_words,
-        update_bytes=4 * program.spec.update_words,
-        slots=1,
-        shard_bytes=[(0, manifest.shards[0].bytes)],
-    )
-    arena = Arena.make(layout.total_bytes)
-    layout.program.of(arena.memory)[:] = program_bytes
-    layout.manifest.of(arena.memory)[:] = manifest_bytes
-    shard = b"".join(chunks[chunk.hash] for chunk in manifest.shards[0].chunks)
-    layout.shards[0].of(arena.memory)[:] = shard
-    as_vector(layout.slots[0].state.of(arena.memory))[:] = captured.state
-    local = LocalSteps(batch_size=batch)
-    setup = talk.Setup(plan=layout, local=local, seed=3, threads=1, evaluates=False)
-    batches = batch_plan(manifest, "train", batch)
-    unit = Unit(
-        id=UnitId(1), kind="train", epoch=0, shard=0, first_batch=batches.of_shard(0).start,
-        batches=1,
-    )  # fmt: skip
-    return arena, TrainerLink(arena, setup, walls=walls), talk.Compute(unit=unit, slot=0, rate=0.1)
 
 
 if __name__ == "__main__":

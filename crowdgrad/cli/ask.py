@@ -34,11 +34,11 @@ def can_ask(console: Console) -> bool:
 
 def whether_to_help(console: Console, pause: Callable[[], contextlib.ExitStack]) -> Ask:
     """The question before the first unit. `pause` takes a live display off the screen meanwhile."""
-    from crowdgrad.volunteer.consent import lines
+    from crowdgrad.volunteer.consent import WIDTH, lines
 
     async def ask(request: Request) -> Answer:
         with pause():
-            for line in lines(request):
+            for line in lines(request, min(WIDTH, console.width)):
                 console.print(line, highlight=False, markup=False, soft_wrap=True)
             try:
                 async with asyncio.timeout(PATIENCE_S):
@@ -46,6 +46,9 @@ def whether_to_help(console: Console, pause: Callable[[], contextlib.ExitStack])
             except TimeoutError:
                 console.print("\nNobody answered.")
                 return "no"
+            except asyncio.CancelledError:  # Ctrl-C, or the host has gone
+                console.print()
+                raise
 
     return ask
 

@@ -11,8 +11,8 @@ import crowdgrad
 from crowdgrad.errors import TargetError
 
 TEXT = """\
-Measure one claim and print its figures, e.g. `crowdgrad bench join`. Needs a clone of the project:
-the scripts are in its folder `benchmarks`, one a claim.
+Measure one claim and print its figures, e.g. `crowdgrad bench join`. Needs a
+clone of the project: the scripts are in its folder `benchmarks`, one a claim.
 """
 
 

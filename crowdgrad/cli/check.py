@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from crowdgrad.domain.data import Field
 
 TEXT = """\
-Capture a task as a gradient program and compare it with PyTorch's own gradients, without publishing
-anything. Names a cg.Task or a cg.Job, a function that returns one, or a job file; a job is checked
-with its own data and batch size:
+Capture a task as a gradient program and compare it with PyTorch's own
+gradients, without publishing anything. Names a cg.Task or a cg.Job, a function
+that returns one, or a job file; a job is checked with its own data and batch
+size:
 
   crowdgrad check model:task            task in model.py in this folder
   crowdgrad check job.toml              the task of a job, on its data

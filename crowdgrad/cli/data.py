@@ -22,11 +22,12 @@ if TYPE_CHECKING:
     from crowdgrad.data.progress import Progress
 
 EXAMPLES = """examples:
-  crowdgrad data list                          what there is, and what is already here
-  crowdgrad data get mnist                     fetch MNIST once; the next run finds it here
-  crowdgrad data get mnist --data-dir DIR      use the files in DIR (.gz too), or put them there
-  crowdgrad data get mnist --offline           only look at what is here already
-  crowdgrad data get mnist --json -            the same as JSON, with every file's sha256
+  crowdgrad data list                       what there is, and what is here
+  crowdgrad data get mnist                  fetch it once, for every later run
+  crowdgrad data get mnist --data-dir DIR   take the files in DIR (.gz too),
+                                            or put them there
+  crowdgrad data get mnist --offline        only look at what is here already
+  crowdgrad data get mnist --json -         the same as JSON, with sha256 hashes
 """
 
 
@@ -34,7 +35,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser(
         "data",
         help="fetch and list verified data sets",
-        description="Data sets by name. Every file is checked against a hash that is part of "
+        description="Data sets by name. Every file is checked against a hash that is part of\n"
         "crowdgrad, whenever it is fetched and whenever it is read.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

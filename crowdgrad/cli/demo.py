@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from crowdgrad.host.status import Status
 
 TEXT = """\
-See crowdgrad at work on this machine: a matchmaker, a host and three volunteers, all processes of
-their own, train a network for about a minute. One volunteer is killed midway, another joins.
+See crowdgrad at work on this machine: a matchmaker, a host and three
+volunteers, all processes of their own, train a network for about a minute. One
+volunteer is killed midway, another joins.
 
   crowdgrad demo                  MNIST, about a minute
   crowdgrad demo --quick          the same in a few seconds

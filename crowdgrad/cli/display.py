@@ -127,7 +127,7 @@ def summary(console: Console, status: Status, folder: str) -> None:
     if status.notice:
         console.print(f"[yellow]{escape(status.notice)}[/]", highlight=False)
     console.print(members(status))
-    console.print(f"The model, its metrics and a report are in [bold]{folder}[/]", soft_wrap=True)
+    console.print(f"Model, metrics and report: [bold]{folder}[/]", soft_wrap=True)
 
 
 def plain(status: Status) -> str:

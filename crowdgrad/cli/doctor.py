@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from crowdgrad.volunteer.sandbox.walls import Held
 
 TEXT = """\
-Before you lend this machine: does each wall around a stranger's model hold here? A process goes
-behind the walls exactly as a trainer does and then tries each forbidden thing. Exits with 1 if one
-of the essential walls (network, files, programs, processes) does not hold, or nothing can compute.
+Before you lend this machine: does each wall around a stranger's model hold
+here? A process goes behind the walls exactly as a trainer does and then tries
+each forbidden thing. Exits with 1 if one of the essential walls (network,
+files, programs, processes) does not hold, or nothing can compute.
 """
 
 ADVICE = {

@@ -24,15 +24,17 @@ if TYPE_CHECKING:
     from crowdgrad.settings import Settings
 
 TEXT = """\
-Host a job: capture the model, listen for volunteers, train, and leave the result in runs/<id>/.
-This machine's own worker is the first volunteer, so a job trains even when nobody comes. Volunteers
-can read and keep the data they train on: you are asked before it is published for the first time.
+Host a job: capture the model, listen for volunteers, train, and leave the
+result in runs/<id>/. This machine's own worker is the first volunteer, so a
+job trains even when nobody comes. Volunteers can read and keep the data they
+train on: you are asked before it is published for the first time.
 
   crowdgrad host job.toml                      as the job file says
-  crowdgrad host model:job                     a cg.Job in model.py, or a function returning one
+  crowdgrad host model:job                     a cg.Job in model.py
   crowdgrad host job.toml --matchmaker URL     let volunteers find it
-  crowdgrad host job.toml --continue RUN       go on from where an earlier run ended
-  crowdgrad host job.toml --host 0.0.0.0 --port 8701    let others join: crowdgrad work HOST:8701
+  crowdgrad host job.toml --continue RUN       go on where an earlier run ended
+  crowdgrad host job.toml --host 0.0.0.0 --port 8701
+                          let others join: crowdgrad work HOST:8701
 
 A job file:
   title = "Handwritten digits"
@@ -199,7 +201,8 @@ def _greet(console: Console, here: Here, matchmaker: str | None) -> None:
             f"  [bold]crowdgrad work {here.code}[/] --matchmaker {matchmaker}", highlight=False
         )
     console.print(f"They are shown your key's fingerprint: {here.key}", highlight=False)
-    console.print(f"Status: {here.url}/status   Results: {here.folder}", soft_wrap=True)
+    console.print(f"Status: {here.url}/status", soft_wrap=True)
+    console.print(f"Results: {here.folder}", soft_wrap=True)
 
 
 def _display(

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from crowdgrad.cli.output import JSON_HELP, write_json
+from crowdgrad.cli.output import JSON_HELP, fitted, write_json
 
 if TYPE_CHECKING:
     from crowdgrad.volunteer.hosts import Known, Refused
 
 TEXT = """\
-The hosts this machine knows, and the jobs it refuses because their trainer failed three times here.
+The hosts this machine knows, and the jobs it refuses because their trainer
+failed three times here.
 
   crowdgrad hosts                  list them
   crowdgrad hosts trust KEY        help this host without a question
   crowdgrad hosts block KEY        never help it
   crowdgrad hosts forget KEY       ask again when it comes
-  crowdgrad hosts forgive JOB      try a refused job again: its program's hash, or its title
+  crowdgrad hosts forgive JOB      try a refused job again: its title, or the
+                                   hash of its program
 
-KEY is the fingerprint of a host's key, 16 hexadecimal digits: the question whether to help it shows
-it, and so does `crowdgrad log`. Ask the person who hosts for theirs.
+KEY is the fingerprint of a host's key, 16 hexadecimal digits: the question
+whether to help it shows it, and so does `crowdgrad log`. Ask the person who
+hosts for theirs.
 """
 ACTIONS = {
     "trust": "help this host without a question",
@@ -63,15 +67,18 @@ def _common(parser: argparse.ArgumentParser) -> None:
 def run_list(args: argparse.Namespace) -> int:
     import msgspec
 
-    from crowdgrad.volunteer.hosts import KnownHosts, Refusals
+    from crowdgrad.settings import load
+    from crowdgrad.volunteer.hosts import KnownHosts, Refusals, fingerprints
 
-    home = _home(args)
-    hosts, refused = KnownHosts(home).all(), Refusals(home).all()
-    write_json(args.json, {"hosts": msgspec.to_builtins(hosts),
+    settings = load({"home": args.home})
+    listed = sorted(fingerprints(settings.trusted_hosts))
+    hosts, refused = KnownHosts(settings.home).all(), Refusals(settings.home).all()
+    write_json(args.json, {"hosts": msgspec.to_builtins(hosts), "trusted_hosts": listed,
                            "refused": msgspec.to_builtins(refused)})  # fmt: skip
     if args.json == "-":
         return 0
-    print(*_host_lines(hosts), *_refusal_lines(refused), sep="\n")
+    for line in (*_host_lines(hosts), *_setting_lines(listed), *_refusal_lines(refused)):
+        print(fitted(line, sys.stdout, "  "))
     return 0
 
 
@@ -82,7 +89,7 @@ def run_host(args: argparse.Namespace) -> int:
     hosts, key = KnownHosts(_home(args)), fingerprint(args.key)
     if args.action == "forget":
         if not hosts.forget(key):
-            raise TargetError(f"{key} is on no list.", advice="`crowdgrad hosts` shows them.")
+            raise TargetError(f"{key} is on no list.", advice="`crowdgrad hosts` shows the lists.")
         print(f"{key} is forgotten: you will be asked when it comes.")
     elif args.action == "trust":
         hosts.set(key, "trusted", name="", now=time.time())
@@ -100,7 +107,7 @@ def run_forgive(args: argparse.Namespace) -> int:
     forgiven = Refusals(_home(args)).forget(args.job)
     if not forgiven:
         raise TargetError(
-            f"No refused job is called {args.job!r}.", advice="`crowdgrad hosts` shows them."
+            f"No refused job is called {args.job!r}.", advice="`crowdgrad hosts` lists them."
         )
     for job in forgiven:
         print(f"“{job.title}” ({job.program[:12]}) may be tried again.")
@@ -115,12 +122,16 @@ def _home(args: argparse.Namespace) -> Path:
 
 def _host_lines(hosts: list[Known]) -> list[str]:
     if not hosts:
-        return ["No hosts are known: you will be asked before the first unit of each."]
+        return ["No hosts are on the list: you are asked before anything is computed for one."]
     lines = ["key               status   since       last seen   name"]
     for host in sorted(hosts, key=lambda host: -host.last):
         dates = f"{_day(host.first)}  {_day(host.last)}"
         lines.append(f"{host.key}  {host.status:7}  {dates}  {host.name}".rstrip())
     return lines
+
+
+def _setting_lines(listed: list[str]) -> list[str]:
+    return ["", f"Trusted by the setting trusted_hosts: {', '.join(listed)}"] if listed else []
 
 
 def _refusal_lines(refused: list[Refused]) -> list[str]:

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import sys
 import time
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from crowdgrad.cli.output import JSON_HELP, whole, write_json
+from crowdgrad.cli.output import JSON_HELP, fitted, whole, write_json
 
 if TYPE_CHECKING:
     from crowdgrad.volunteer.journal import Entry
 
 TEXT = """\
-Everything this machine has done for others, oldest first: when, for which host (the fingerprint of
-its key, or its address where it has proven none), and what. It is kept in journal.jsonl of the home
-folder and goes back as far as 8 MB reach.
+Everything this machine has done for others, oldest first: when, for which host
+(the fingerprint of its key, or its address where it has proven none), and
+what. It is kept in journal.jsonl of the home folder and goes back as far as 8
+MB reach.
 
   crowdgrad log                  the last 40 lines
   crowdgrad log --lines 1000     more of them
   crowdgrad log --follow         go on as things happen
 """
 POLL_S = 0.5
+INDENT = 8 * " "
+"""Of what does not fit on an entry's first line."""
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -61,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _print(entries: list[Entry]) -> None:
     for entry in entries:
-        print(line(entry), flush=True)
+        print(fitted(line(entry), sys.stdout, INDENT), flush=True)
 
 
 def line(entry: Entry) -> str:

@@ -29,6 +29,7 @@ from crowdgrad.cli import (
     settings,
     work,
 )
+from crowdgrad.cli.output import fitted
 from crowdgrad.errors import CrowdgradError, missing_module
 from crowdgrad.process import interrupt_on_sigterm, tie_to_stdin
 
@@ -102,13 +103,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(args.run(args))
     except CrowdgradError as error:
-        print(f"crowdgrad: {error}", file=sys.stderr)
+        print(fitted(f"crowdgrad: {error}", sys.stderr), file=sys.stderr)
         return 1
     except ModuleNotFoundError as error:
         missing = missing_module(error)
         if missing is None:
             raise
-        print(f"crowdgrad: {missing}", file=sys.stderr)
+        print(fitted(f"crowdgrad: {missing}", sys.stderr), file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("crowdgrad: stopped.", file=sys.stderr)

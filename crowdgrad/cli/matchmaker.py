@@ -14,16 +14,18 @@ if TYPE_CHECKING:
 
 HELP = "run the service where hosts and volunteers find each other"
 TEXT = """\
-Run a matchmaker. Hosts publish their jobs here and volunteers wait here for one; it introduces
-them, first come, first served, and then gets out of the way. A job that is running does not need
-it: it may be stopped and started again at any time.
+Run a matchmaker. Hosts publish their jobs here and volunteers wait here for
+one; it introduces them, first come, first served, and then gets out of the
+way. A job that is running does not need it: it may be stopped and started
+again at any time.
 
   crowdgrad matchmaker                      for this machine only, on port 8700
-  crowdgrad matchmaker --host 0.0.0.0       for everyone who can reach this machine
+  crowdgrad matchmaker --host 0.0.0.0       for everyone who can reach it
   crowdgrad host job.toml --matchmaker http://127.0.0.1:8700
   crowdgrad work --matchmaker http://127.0.0.1:8700
 
-What it can be asked is described at http://127.0.0.1:8700/openapi.json. End it with Ctrl-C.
+What it can be asked is described at http://127.0.0.1:8700/openapi.json. End it
+with Ctrl-C.
 """
 
 

@@ -1,11 +1,14 @@
-"""What the commands share: JSON results, and arguments that several of them take."""
+"""What the commands share: JSON results, lines that fit, and arguments that several take."""
 
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+import textwrap
 from argparse import ArgumentParser, ArgumentTypeError
 from pathlib import Path
+from typing import TextIO
 
 from crowdgrad.files import disk_errors, write_whole
 
@@ -23,6 +26,19 @@ def write_json(target: str | None, content: object) -> None:
         return
     with disk_errors(Path(target), "Choose another file with --json."):
         write_whole(Path(target), text.encode())
+
+
+def fitted(text: str, stream: TextIO, indent: str = "") -> str:
+    """A line for `stream`: broken between words where that is a terminal, else as it is."""
+    if not stream.isatty():
+        return text
+    return textwrap.fill(
+        text,
+        shutil.get_terminal_size().columns,
+        subsequent_indent=indent,
+        break_on_hyphens=False,
+        break_long_words=False,  # a path or a command is to be copied whole
+    )
 
 
 def whole(text: str) -> int:

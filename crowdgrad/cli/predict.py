@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     from crowdgrad.host.prediction import Answers, Model
 
 TEXT = """\
-Ask the model of a finished run. RUN is a run's folder, or its id in runs/. FILE holds the records
-as the data set stores them (bytes of pixels stay bytes): an .npy file, an .npz file with an array
-for each input, or a .csv file with a record on each line. PyTorch is not needed.
+Ask the model of a finished run. RUN is a run's folder, or its id in runs/.
+FILE holds the records as the data set stores them (bytes of pixels stay
+bytes): an .npy file, an .npz file with an array for each input, or a .csv file
+with a record on each line. PyTorch is not needed.
 
   crowdgrad predict RUN --describe               what it takes
   crowdgrad predict RUN digits.npy               the first answers on the screen
-  crowdgrad predict RUN digits.npy --out a.csv   all of them in a file (.csv or .npz)
+  crowdgrad predict RUN digits.npy --out a.csv   all of them (.csv or .npz)
 """
 SHOWN = 10
 

@@ -8,8 +8,9 @@ from dataclasses import asdict
 from crowdgrad.cli.output import JSON_HELP, write_json
 
 TEXT = """\
-Every setting with its value and its source. A value on the command line wins over the environment
-(CROWDGRAD_<NAME>), that over settings.toml in the home folder, that over the default.
+Every setting with its value and its source. A value on the command line wins
+over the environment (CROWDGRAD_<NAME>), that over settings.toml in the home
+folder, that over the default.
 """
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from crowdgrad.cli.output import JSON_HELP, add_common, write_json
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.status import Status
 
     from crowdgrad.settings import Settings
@@ -20,22 +21,25 @@ if TYPE_CHECKING:
     from crowdgrad.volunteer.talk import Trusted
 
 TEXT = """\
-Lend this machine to a job. Nothing the host wrote is run here: a job is a checked arithmetic graph,
-computed at low priority by a process of its own. You are asked before the first unit of a new host.
-Stop with Ctrl-C whenever you like; what you were working on is given to somebody else.
-`crowdgrad log` says what was done, `crowdgrad hosts` whom you trust.
+Lend this machine to a job. Nothing the host wrote is run here: a job is a
+checked arithmetic graph, computed at low priority by a process of its own. You
+are asked before the first unit of a new host. Stop with Ctrl-C whenever you
+like; what you were working on is given to somebody else. `crowdgrad log` says
+what was done, `crowdgrad hosts` whom you trust.
 
-  crowdgrad work                    wait at the matchmaker for whoever needs help
-  crowdgrad work K7Q-2MP            help the job with this code
-  crowdgrad work 192.0.2.7:8701     help the host at this address, without any matchmaker
-  crowdgrad work --yes              help whoever it is, without a question
+  crowdgrad work                  wait at the matchmaker for whoever needs help
+  crowdgrad work K7Q-2MP          help the job with this code
+  crowdgrad work 192.0.2.7:8701   help the host at this address
+  crowdgrad work --yes            help whoever it is, without a question
 
-Where you have the job's model yourself and trust it, PyTorch can compute with it, on a GPU too:
+Where you have the job's model yourself and trust it, PyTorch can compute with
+it, on a GPU too:
 
   crowdgrad work K7Q-2MP --trusted model:task --device cuda --bf16
 
-It is imported from this machine's disk (the current folder first), never from the network, and must
-compute what the published program computes before it is used.
+It is imported from this machine's disk (the current folder first), never from
+the network, and must compute what the published program computes before it is
+used.
 """
 
 LONGEST_PACE_MS = 60_000
@@ -125,9 +129,9 @@ async def _work(args: argparse.Namespace, settings: Settings) -> list[Outcome]:
             ask = whether_to_help(console, ExitStack) if asked else None
             await work(options, settings, stop, _lines(args.json == "-"), outcomes, ask=ask)
         else:
-            with console.status("Starting") as spinner:
-                show = _spoken(lambda text: spinner.update(escape(text)))
-                ask = whether_to_help(console, lambda: _paused(spinner)) if asked else None
+            with _Spinner(console) as spinner:
+                show = _spoken(lambda text: spinner.show(escape(text)))
+                ask = whether_to_help(console, spinner.paused) if asked else None
                 await work(options, settings, stop, show, outcomes, ask=ask)
     for outcome in outcomes:
         reason = outcome.reason[:1].upper() + outcome.reason[1:]
@@ -136,12 +140,35 @@ async def _work(args: argparse.Namespace, settings: Settings) -> list[Outcome]:
     return outcomes
 
 
-def _paused(spinner: Status) -> ExitStack:
-    """Off the screen, until the stack is closed."""
-    spinner.stop()
-    stack = ExitStack()
-    stack.callback(spinner.start)
-    return stack
+class _Spinner(ExitStack):
+    """What we are doing, at the foot of the screen."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self._console = console
+        self._text = "Starting"
+        self._status = self._new()
+        self.callback(lambda: self._status.stop())
+
+    def show(self, text: str) -> None:
+        self._text = text
+        self._status.update(text)
+
+    def paused(self) -> ExitStack:
+        """Off the screen, until the stack is closed."""
+        self._status.stop()
+        stack = ExitStack()
+        stack.callback(self._resume)
+        return stack
+
+    def _resume(self) -> None:
+        self._status = self._new()
+
+    def _new(self) -> Status:
+        # A new one each time: one that is started again writes over what came in between.
+        status = self._console.status(self._text)
+        status.start()
+        return status
 
 
 def _trusted(args: argparse.Namespace) -> Trusted | None:

@@ -24,8 +24,9 @@ from crowdgrad.domain.work import LocalSteps
 from crowdgrad.errors import DataMalformed, JobFileError, RecipeError
 from crowdgrad.host.earlier import Earlier, read_run
 from crowdgrad.numerics.vectors import Vector
-from crowdgrad.planner.batches import EpochPlans
+from crowdgrad.planner.batches import EpochPlans, largest_batch
 from crowdgrad.program.artifact import encode
+from crowdgrad.program.check import check
 from crowdgrad.recipes.base import Recipe, hyperparameters
 from crowdgrad.recipes.crowd import Crowd
 
@@ -130,6 +131,8 @@ def prepare(plan: JobPlan, progress: Progress = lambda text: None) -> Prepared:
     manifest, chunks = cut(
         data, seed=plan.seed, batch_size=largest, smallest_batch=spec.smallest_batch
     )
+    records = [shard.records for shard in manifest.shards]
+    check(captured.program, largest_batch(local, spec, records, plan.stop.epochs))
     blobs = dict(chunks)
     program_hash = _publish(blobs, encode(captured.program))
     manifest_hash = _publish(blobs, encode_manifest(manifest))

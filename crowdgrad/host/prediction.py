@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime as ort
 from numpy.typing import NDArray
 
 from crowdgrad.domain.program import NoiseSpec
-from crowdgrad.errors import ComputeError, DataMalformed, DataMissing
+from crowdgrad.errors import ComputeError, DataMalformed, DataMissing, ProgramRefused
 from crowdgrad.host.earlier import Earlier
 from crowdgrad.host.samples import Wanted
 from crowdgrad.numerics import noise
+from crowdgrad.program.engines.onnx_runtime import open_session
 
 BATCH = 256
 Columns = Sequence[NDArray[Any]]
@@ -111,13 +111,11 @@ class Model:
 
 
 def _session(file: Path) -> Any:
-    options = ort.SessionOptions()
-    options.log_severity_level = 4  # fatal only: errors reach us as exceptions
     try:
-        return ort.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # the runtime's exceptions share no other base
+        return open_session(str(file), threads=0)
+    except ProgramRefused as error:
         raise DataMalformed(
-            f"{file} cannot be loaded: {str(error).splitlines()[0]}.", advice="Choose another run."
+            f"{file} cannot be loaded: {error.message}", advice="Choose another run."
         ) from error
 
 

@@ -14,7 +14,7 @@ import msgspec
 from crowdgrad.domain.data import ChunkHash
 from crowdgrad.domain.job import Job, Roster, Volunteer
 from crowdgrad.domain.work import Unit, UnitId, Update, Version
-from crowdgrad.errors import CrowdgradError, MessageError, PeerError, tree
+from crowdgrad.errors import CrowdgradError, MessageError, PeerError, one_line, tree
 
 PROTOCOL = (2, 1)
 """Major and minor. Peers one minor apart work together; majors must agree."""
@@ -280,7 +280,7 @@ def decode(kind: int, body: bytes | bytearray | memoryview) -> Message:
         return decoder.decode(body)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         name = next(message.__name__ for message in MESSAGES if message.kind == kind)
-        why = str(error)[:MAX_WORDS]
+        why = one_line(str(error))[:MAX_WORDS]
         raise MessageError(f"A {name} message does not make sense: {why}.") from None
 
 
@@ -295,7 +295,8 @@ def told(said: Problem) -> PeerError:
     """The error that the other side's Problem is for us: of the kind its code names."""
     kinds = {kind.code: kind for kind in tree(PeerError)}
     kind = kinds.get(said.code, PeerError)
-    return kind(f"The other side says: {said.message[:MAX_WORDS]}", advice=said.advice[:MAX_WORDS])
+    message, advice = one_line(said.message)[:MAX_WORDS], one_line(said.advice)[:MAX_WORDS]
+    return kind(f"The other side says: {message}", advice=advice)
 
 
 def expect(message: Message, wanted: type[M]) -> M:

@@ -19,7 +19,7 @@ from functools import cached_property
 
 from crowdgrad.domain.data import Manifest, Split
 from crowdgrad.domain.program import ProgramSpec
-from crowdgrad.domain.work import MAX_BATCH_SIZE, LocalSteps, UnitKind
+from crowdgrad.domain.work import LocalSteps, UnitKind
 
 SPLIT_OF: dict[UnitKind, Split] = {"train": "train", "validate": "validation", "test": "test"}
 """Which records a unit is of."""
@@ -141,10 +141,9 @@ class EpochPlans:
         return found
 
 
-def largest_batch(local: LocalSteps, spec: ProgramSpec, records: Iterable[int]) -> int:
-    """More samples than this no batch of shards of these sizes has, in whatever epoch."""
-    grown = (local.largest_batch or MAX_BATCH_SIZE) if local.growth > 1 else 0
-    size = max(local.batch_size, grown, 2 * spec.smallest_batch - 1)
+def largest_batch(local: LocalSteps, spec: ProgramSpec, records: Iterable[int], epochs: int) -> int:
+    """More samples than this no batch of shards of these sizes has, in so many epochs."""
+    size = max(local.batch_size_at(epochs - 1), 2 * spec.smallest_batch - 1)
     return max(spec.fixed_batch, min(size, max(records, default=0)))
 
 

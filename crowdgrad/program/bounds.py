@@ -81,7 +81,7 @@ def measure(graph: Graph, shapes: Shapes, samples: int, limits: Limits = LIMITS)
     Where it is beyond the limits anyway, all that is made counts as alive at once.
     """
     sizes = _sizes(shapes, samples)
-    constant = _constants(graph)
+    constant = _constants(graph, shapes)
     costs = list(_costs(graph.nodes, shapes, samples))
     total = sum(sizes[name] for node in graph.nodes for name in node.outputs if name)
     bounds = Bounds(
@@ -184,7 +184,7 @@ class _Steps:
 
 def _steps(graph: Graph, nodes: list[Node], rooms: list[int], sizes: dict[str, int]) -> _Steps:
     bound = {port.name for port in graph.outputs if not port.name.startswith(RETURNED)}
-    owner = _owners(nodes, bound)
+    owner = _owners(nodes, {port.name for port in graph.outputs})
     number: dict[str, int] = {}
     reads, takes = [], []
     for node in nodes:
@@ -218,22 +218,30 @@ def _costs(nodes: Iterable[Node], shapes: Shapes, samples: int) -> Iterator[tupl
         yield known[key]
 
 
-def _owners(order: list[Node], bound: set[str]) -> dict[str, str]:
-    """For every tensor that is only another view of one: whose memory it shares."""
+def _owners(order: list[Node], results: set[str]) -> dict[str, str]:
+    """For every tensor that is only another view of one: whose memory it shares. A result of the
+    graph has memory of its own, whatever it is made of."""
     owner: dict[str, str] = {}
     for node in order:
-        if node.op in _VIEWS and node.outputs[0] not in bound:
+        if node.op in _VIEWS and node.outputs[0] not in results:
             owner[node.outputs[0]] = owner.get(node.inputs[0], node.inputs[0])
     return owner
 
 
-def _constants(graph: Graph) -> set[str]:
-    """Everything that depends on no input."""
+def _constants(graph: Graph, shapes: Shapes) -> set[str]:
+    """Everything that depends on no input, and on no more of one than its fixed sizes: the runtime
+    computes that when it loads the graph, too, and keeps it."""
     constant = {tensor.name for tensor in graph.constants} | {""}
     for node in graph.nodes:
-        if constant.issuperset(node.inputs):
+        if constant.issuperset(node.inputs) or _told(node, shapes):
             constant.update(node.outputs)
     return constant
+
+
+def _told(node: Node, shapes: Shapes) -> bool:
+    """Whether all it makes are numbers that are known beforehand, whatever the batch."""
+    known = [shapes.values[name].known for name in node.outputs]
+    return all(made is not None and all(type(size) is int for size in made) for made in known)
 
 
 def _sizes(shapes: Shapes, samples: int) -> dict[str, int]:

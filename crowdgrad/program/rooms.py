@@ -41,6 +41,10 @@ def room_bytes(node: Node, shapes: Shapes, samples: int) -> int:
         return size
     if op == "MatMul":
         return _PRODUCT_BYTES * math.prod(at(size, samples) for size in made.dims[:-2])
+    if op == "TopK":  # it sorts the places of one row after the other
+        axis = node.attributes.get("axis", -1)
+        row = shapes.values[node.inputs[0]].dims[axis if isinstance(axis, int) else -1]
+        return 2 * _INDEX_BYTES * at(row, samples)
     if op in _INDEXED:
         return _INDEX_BYTES * _count(shapes.values[node.inputs[1]], samples)
     if op.startswith(_REDUCING):

@@ -30,6 +30,7 @@ from crowdgrad.errors import (
     Unreachable,
     UpdateRefused,
     VersionMismatch,
+    one_line,
 )
 from crowdgrad.net.identity import Identity
 from crowdgrad.net.messages import (
@@ -133,6 +134,7 @@ class Agent:
         attempt, last_contact = 0, time.monotonic()
         self._address = f"{host}:{port}"
         self.samples = self.accepted = self.refused = 0
+        self._failures = self._late = 0  # another job's are not this one's
         try:
             while True:
                 began = time.monotonic()
@@ -358,6 +360,7 @@ class Agent:
         )
 
     def _say(self, kind: Kind, text: str) -> None:
+        text = one_line(text)  # some of it may be a stranger's words, and it goes to a screen
         if kind == "state":
             if text == self._state:
                 return  # said already

@@ -13,6 +13,7 @@ import textwrap
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Literal
 
 from crowdgrad.errors import CrowdgradError, one_line
@@ -24,14 +25,14 @@ WIDTH = 80
 LABEL = 13
 SEES = (
     "the name you chose, your key's fingerprint, your network address, this machine's number of "
-    "cores and size of memory, what computes here and in which version, when and how fast you "
-    "work, and why a unit fails or you leave. It tells the other volunteers your name and "
-    "fingerprint."
+    "cores and size of memory, what computes here and in which version, which parts of its "
+    "data you hold, when and how fast you work, and why a piece of work fails or you leave. It "
+    "tells the other volunteers your name and fingerprint."
 )
 NEVER_SEES = "your files, your keys, your screen, other programs, and what else this machine does."
 NO_CODE = (
     "Nothing the host wrote is run here: its model is a graph of arithmetic, checked against a "
-    "list and computed at low priority by a process of its own."
+    "list of what is allowed and computed at low priority by a process of its own."
 )
 WALLED = "all hold here: what computes reaches no network, no file and no other program."
 
@@ -103,7 +104,10 @@ def decide(request: Request, now: Circumstances) -> tuple[bool | None, str]:
         return True, "--yes was given"
     if now.person:
         return None, "nobody here has agreed to help this host yet"
-    return False, f"nobody is at a terminal to be asked, and {_stranger(request)}"
+    return (
+        False,
+        f"nobody is at a terminal to be asked, there was no --yes, and {_stranger(request)}",
+    )
 
 
 class Owner:
@@ -126,6 +130,8 @@ class Owner:
         self._own = own
         self._yes = yes
         self._ask = ask
+        self._declined: set[str] = set()
+        """Hosts that have had their no in this session: another job's name does not ask again."""
         self._said: dict[tuple[str, str, str], bool] = {}
         """Answers of this session: a job that comes back after a pause is not asked about again."""
 
@@ -146,8 +152,12 @@ class Owner:
                                                     now=self._clock()))  # fmt: skip
         if agreed is not None:
             return agreed, why
+        if request.host and request.host in self._declined:
+            return False, "you said no to this host"
         if about not in self._said:
             self._said[about] = await self._question(request)
+            if not self._said[about]:
+                self._declined.add(request.host)
         return self._said[about], "you said yes" if self._said[about] else "you said no"
 
     async def _question(self, request: Request) -> bool:
@@ -166,29 +176,31 @@ class Owner:
             logger.warning("%s", error)
 
 
-def lines(request: Request) -> list[str]:
-    """All that somebody should know before saying yes, in plain words, at 80 columns."""
-    said = [f"“{one_line(request.title)}” asks for the help of this machine."]
-    said += _row("host", f"{who(request)}, at {request.address}")
+def lines(request: Request, width: int = WIDTH) -> list[str]:
+    """All that somebody should know before saying yes, in plain words, at `width` columns."""
+    row = partial(_row, width=max(width, 2 * LABEL))
+    title = f"“{one_line(request.title)}” asks for the help of this machine."
+    said = textwrap.wrap(title, width, break_on_hyphens=False)
+    said += row("host", f"{who(request)}, at {request.address}")
     if not request.host:
-        said += _row("", "It has proven no key: a name is only a word, and nothing is remembered.")
-    said += _row("what for", one_line(request.cause) or "it does not say")
-    said += _row("memory", f"up to {size(request.memory_bytes)}")
-    said += _row(
+        said += row("", "It has proven no key: a name is only a word, and nothing is remembered.")
+    said += row("what for", one_line(request.cause) or "it does not say")
+    said += row("memory", f"up to {size(request.memory_bytes)}")
+    said += row(
         "traffic",
         f"{size(request.traffic_bytes)} once, then {size(request.exchange_bytes)} "
-        "back and forth for every unit",
+        "back and forth for every piece of work",
     )
-    said += _row("disk", f"up to {size(request.disk_bytes)} for its training data")
-    said += _row("it sees", SEES)
-    said += _row("never sees", NEVER_SEES)
-    said += _row("no code", NO_CODE)
+    said += row("disk", f"up to {size(request.disk_bytes)} for its model and training data")
+    said += row("it sees", SEES)
+    said += row("never sees", NEVER_SEES)
+    said += row("no code", NO_CODE)
     if request.own_model:
-        said += _row("walls", "none: your own model computes, which is your own code.")
+        said += row("walls", "none: your own model computes, which is your own code.")
     elif not request.walls:
-        said += _row("walls", WALLED)
+        said += row("walls", WALLED)
     else:
-        said += _row("but here", f"these protections do not hold: {'; '.join(request.walls)}.")
+        said += row("but here", f"these protections do not hold: {'; '.join(request.walls)}.")
     return said
 
 
@@ -209,10 +221,10 @@ def size(count: int) -> str:
     return f"{count} bytes"
 
 
-def _row(label: str, text: str) -> list[str]:
+def _row(label: str, text: str, *, width: int) -> list[str]:
     return textwrap.wrap(
         text,
-        WIDTH,
+        width,
         initial_indent=f"  {label:{LABEL - 2}}",
         subsequent_indent=" " * LABEL,
         break_on_hyphens=False,

@@ -20,6 +20,7 @@ from crowdgrad.net.messages import MAX_WORDS
 from crowdgrad.volunteer.consent import Consent, Request, always
 from crowdgrad.volunteer.events import Event, Watch
 from crowdgrad.volunteer.hosts import Refusals
+from crowdgrad.volunteer.trainer_link import MAX_DEATHS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +39,7 @@ class Gatekeeper:
         if reason is not None:
             raise RefusedHere(
                 f"This machine refuses “{job.title}”: {reason}.",
-                advice=f"To try again: crowdgrad hosts forgive {job.program[:12]}.",
+                advice=_forgive(job),
             )
 
     async def ask(self, request: Request) -> None:
@@ -68,16 +69,33 @@ class Gatekeeper:
         if not agreed:
             raise NotAgreed(
                 f"Nobody here has agreed to help “{request.title}”: {reason}.",
-                advice="Say --yes, or trust its host: crowdgrad hosts trust KEY.",
+                advice=_after_all(request),
             )
 
     def refuse_from_now(self, job: Job, error: ChildDied) -> None:
-        """Its trainer has gone wrong as often as one may, and not for a reason of our own."""
+        """Its trainer has gone wrong as often as one may, and not for a reason of our own.
+
+        The error's advice then says how to try again.
+        """
         if self.refusals is None or error.local:
             return
-        self.refusals.add(job.program, job.title, error.story or error.message, self.clock())
-        text = f"“{job.title}” is refused on this machine from now on: its trainer {error.story}."
+        last = f"the last one {error.story}" if error.story else error.message
+        reason = f"{MAX_DEATHS} of its trainers have failed here; {last}"
+        self.refusals.add(job.program, job.title, reason, self.clock())
+        text = f"“{job.title}” is refused on this machine from now on: {reason}."
         self.watch(Event(kind="note", text=text, data={"job": job.id, "program": job.program}))
+        error.advice = f"The job is refused on this machine from now on. {_forgive(job)}"
+
+
+def _forgive(job: Job) -> str:
+    return f"To try again: crowdgrad hosts forgive {job.program[:12]}."
+
+
+def _after_all(request: Request) -> str:
+    """What somebody does who has changed their mind."""
+    if not request.host:
+        return "To help it all the same, say --yes."
+    return f"To help this host from now on: crowdgrad hosts trust {request.host}."
 
 
 def for_the_host(error: BaseException) -> str:

@@ -25,6 +25,7 @@ logger = logging.getLogger(__name__)
 NAME, OLD_NAME = "journal.jsonl", "journal.old.jsonl"
 MAX_BYTES = 4 << 20
 MAX_WORDS = 1000
+LINES_A_MINUTE = 100
 EVERY_S = 60.0
 """How often units are summed up, and how soon the same state is worth another line."""
 MAX_STATES = 64
@@ -55,6 +56,8 @@ class Journal:
         self._said: dict[str, float] = {}
         self._units, self._samples, self._seconds = 0, 0, 0.0
         self._since = clock()
+        self._minute, self._lines = clock(), 0
+        """When this minute began, and how many lines it has brought."""
         self._total = 0
         """Samples of this job so far, as the agent counts them."""
         self.host = ""
@@ -105,10 +108,23 @@ class Journal:
         now = self._clock()
         if event.kind == "unit":
             self._count(event)
-        elif event.kind in ("trouble", "note") or (event.kind == "state" and self._new(event, now)):
+        elif self._worth_a_line(event, now) and self._has_room(now):
             self.write(event.kind, event.text, _plain(event.data))
         if now - self._since >= EVERY_S:
             self.sum_up()
+
+    def _worth_a_line(self, event: Event, now: float) -> bool:
+        return event.kind in ("trouble", "note") or (event.kind == "state" and self._new(event, now))
+
+    def _has_room(self, now: float) -> bool:
+        """A host that makes us talk without end must not drive the past out of the journal."""
+        if now - self._minute >= EVERY_S:
+            if self._lines > LINES_A_MINUTE:
+                left_out = self._lines - LINES_A_MINUTE
+                self.write("trouble", f"{left_out} lines of a busy minute were left out.")
+            self._minute, self._lines = now, 0
+        self._lines += 1
+        return self._lines <= LINES_A_MINUTE
 
     def _count(self, event: Event) -> None:
         total = int(event.data.get("samples", 0))

@@ -41,9 +41,9 @@ from crowdgrad.volunteer.journal import Journal
 from crowdgrad.volunteer.probe import describe
 from crowdgrad.volunteer.talk import Trusted
 
-UNWANTED = (NotAgreed, RefusedHere)
-"""Jobs that this machine will not do, however often it is sent there."""
-OF_ONE_JOB = (PeerError, Unreachable, ChildDied, ProgramError, DataError, *UNWANTED)
+UNWANTED = (NotAgreed, RefusedHere, ChildDied, ProgramError)
+"""Of jobs that this machine will not do, or that went wrong here: it does not go there again."""
+OF_ONE_JOB = (PeerError, Unreachable, DataError, *UNWANTED)
 """Troubles that another job need not have."""
 POLITE_S = 1.0
 """How long saying goodbye may take."""

@@ -12,13 +12,17 @@ import struct
 import msgspec
 
 from crowdgrad.domain.work import LocalSteps, Unit, UnitId
-from crowdgrad.errors import MessageError
+from crowdgrad.errors import MessageError, one_line
 from crowdgrad.volunteer.arena import Plan
 from crowdgrad.volunteer.sandbox.walls import Held
 
 MAX_BYTES = 4 << 20
+MAX_PLAN_BYTES = MAX_BYTES - (64 << 10)
+"""Of the plan in a Setup: what else is in it is short."""
 MAX_ANSWER_BYTES = 64 << 10
 MAX_METRICS = 256
+MAX_COMPLAINT = 200
+"""Characters of what we say about an answer that makes no sense: part of it is its own words."""
 LENGTH = struct.Struct("<I")
 
 
@@ -140,6 +144,11 @@ def encode(message: ToTrainer | ToAgent) -> bytes:
     return LENGTH.pack(len(body)) + body
 
 
+def plan_bytes(plan: Plan) -> int:
+    """What the plan takes in a Setup; a host may have cut its data into very many shards."""
+    return len(_encoder.encode(plan))
+
+
 def body_length(head: bytes, most: int = MAX_BYTES) -> int:
     (length,) = LENGTH.unpack(head)
     if length > most:
@@ -155,4 +164,5 @@ def decode_for_agent(body: bytes) -> ToAgent:
     try:
         return _to_agent.decode(body)
     except (msgspec.MsgspecError, ValueError) as error:
-        raise MessageError(f"it said something that makes no sense: {error}") from None
+        why = one_line(str(error))[:MAX_COMPLAINT]
+        raise MessageError(f"it said something that makes no sense: {why}") from None

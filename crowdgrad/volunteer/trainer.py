@@ -57,6 +57,8 @@ ORDERS_BYTES = 16 << 20
 ORDER_ITEM_BYTES = 8
 MARGIN = 1.2
 """How far beyond the prediction the memory may grow."""
+MAX_WORDS = 500
+"""Characters of an error that the agent hears."""
 ROOM_BYTES = 256 << 20
 """Address space that libraries reserve and hardly touch."""
 
@@ -278,16 +280,19 @@ def _checked(program: Program, samples: int) -> Checked:
 def _check_memory(needed: int, most: int) -> None:
     if most and needed > most:
         raise ProgramRefused(
-            f"The job would take {needed / 1e6:,.0f} MB of memory beside its data, this machine "
-            f"lends {most / 1e6:,.0f} MB.",
-            advice="Lend a larger machine, or help another job.",
+            f"The job would take {needed / 1e6:,.0f} MB of memory beside its data; of what this "
+            f"machine lends, {most / 1e6:,.0f} MB are left for that.",
+            advice="Help another job, or lend more: the setting memory_mb.",
         )
 
 
 def _failure(error: Exception) -> talk.Failed:
+    """No longer than anybody reads: a refusal may list thousands of a stranger's numbers."""
     if isinstance(error, CrowdgradError):
-        return talk.Failed(code=error.code, message=error.message, advice=error.advice)
-    return talk.Failed(code=ComputeError.code, message=f"{type(error).__name__}: {error}"[:500])
+        message, advice = error.message[:MAX_WORDS], error.advice[:MAX_WORDS]
+        return talk.Failed(code=error.code, message=message, advice=advice)
+    message = f"{type(error).__name__}: {error}"[:MAX_WORDS]
+    return talk.Failed(code=ComputeError.code, message=message)
 
 
 def _receive(hear: BinaryIO) -> talk.ToTrainer | None:

@@ -39,6 +39,8 @@ TRUSTED_START_S = 600.0
 PATIENCE_FACTOR = 10.0
 DYING_S = 1.0
 STDERR_KEPT = 2000
+STDERR_MOST = 16 << 20
+"""Bytes a trainer may write there in its life: to read them takes our time, not its own."""
 GROWTH = 1.5
 """How far beyond its prediction a trainer's memory may go before we end it ourselves: the kernel's
 limit, where there is one, is nearer."""
@@ -149,7 +151,7 @@ class TrainerLink:
         if self.broken:
             raise ChildDied(
                 f"The trainer died {self.deaths} times on this job.",
-                advice="This machine will not work on it any more.",
+                advice="This machine leaves the job.",
                 story=f"died {self.deaths} times",
             )
         await self._spawn()
@@ -185,7 +187,7 @@ class TrainerLink:
             raise
         answers.begun()
         assert self._process.stderr is not None
-        self._errors = asyncio.create_task(_tail(self._process.stderr))
+        self._errors = asyncio.create_task(_tail(self._process.stderr, self._flooded))
 
     @property
     def _start_s(self) -> float:
@@ -241,6 +243,10 @@ class TrainerLink:
             elif self._idle_since is None and not self._turn.locked():
                 self._idle_since = now
 
+    def _flooded(self) -> None:
+        if self._setup.trusted is None:  # an owner's own model may say what it likes
+            self._kill("it floods its pipe")
+
     def _kill(self, why: str) -> None:
         self._why = self._why or why
         if self._process is not None:
@@ -265,7 +271,7 @@ class TrainerLink:
         message += f": {lines[-1][:200]}." if lines else "."
         self._note(message)
         again = "A new one is started; the unit goes to somebody else."
-        over = "This machine will not work on this job any more."
+        over = "This machine leaves the job."
         # Before it had judged the program, only our own code can have raised an exception.
         local = code > 0 and self.checked is None and not self._why
         return ChildDied(message, advice=over if self.broken else again, story=story, local=local)
@@ -314,6 +320,8 @@ def _story(code: int, why: str) -> str:
         return f"was ended because {why}"
     if code == -getattr(signal, "SIGSYS", 31):
         return "was ended by the system because it tried something it has no right to"
+    if code == -9:  # SIGKILL
+        return "was killed by somebody, or by the system for want of memory"
     if code < 0:
         return f"ended with code {code} ({_signal_name(-code)})"
     return f"ended with code {code}"
@@ -331,10 +339,13 @@ def _kill(process: asyncio.subprocess.Process) -> None:
         process.kill()
 
 
-async def _tail(stream: asyncio.StreamReader) -> bytes:
-    kept = b""
-    while block := await stream.read(4096):
-        kept = (kept + block)[-STDERR_KEPT:]
+async def _tail(stream: asyncio.StreamReader, flooded: Callable[[], None]) -> bytes:
+    """The last of what it writes; `flooded` is called when that is too much."""
+    kept, left = b"", STDERR_MOST
+    while block := await stream.read(1 << 16):
+        kept, left = (kept + block)[-STDERR_KEPT:], left - len(block)
+        if left < 0:
+            flooded()
     return kept
 
 

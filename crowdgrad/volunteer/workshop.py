@@ -86,6 +86,7 @@ class Workshop:
             shard_bytes=[(number, manifest.shards[number].bytes) for number in mine],
         )
         _bound("memory it needs", layout.total_bytes, memory_bytes)
+        _bound("list of its shards", talk.plan_bytes(layout), talk.MAX_PLAN_BYTES)
         arena = Arena.make(layout.total_bytes)
         layout.program.of(arena.memory)[:] = program_bytes
         layout.manifest.of(arena.memory)[:] = manifest_bytes
@@ -94,7 +95,7 @@ class Workshop:
             local=job.local,
             seed=job.seed,
             threads=1,
-            samples=largest_batch(job.local, spec, records),
+            samples=largest_batch(job.local, spec, records, job.stop.epochs),
             memory_bytes=memory_bytes - layout.total_bytes,
             evaluates=admit.position == 0,
             pace_s=pace_s,
@@ -129,7 +130,7 @@ class Workshop:
         walls = f"walls that do not hold: {'; '.join(gone)}" if gone else "all walls hold"
         return (
             f"Program {self.job.program[:12]} may run: up to {self.memory_bytes / 1e6:,.0f} MB, "
-            f"{checked.work:.2g} operations a batch; "
+            f"{checked.work / 1e6:,.1f} million operations a batch; "
             + (walls if checked.walls else "your own model, without walls")
             + "."
         )
@@ -210,6 +211,11 @@ class Workshop:
                 f"The host sent a unit of {unit.batches} batches; it announced at most "
                 f"{self.job.local.batches_per_unit}."
             )
+        if unit.kind == "train" and unit.epoch >= self.job.stop.epochs:  # batches may grow by then
+            raise MessageError(
+                f"The host sent a unit of epoch {unit.epoch}; it announced {self.job.stop.epochs}."
+            )
+        self._check_place(unit)
         # An evaluation is of one version, however long it takes.
         stretch = every if unit.kind == "train" and 0 < every < unit.batches else unit.batches
         done: list[talk.Computed] = []
@@ -232,6 +238,20 @@ class Workshop:
                 raise await self.trainer.reject(why)
             done.append(answer)
         return done[0] if len(done) == 1 else _together(done)
+
+    def _check_place(self, unit: Unit) -> None:
+        """Raises MessageError for batches that the unit's shard has not.
+
+        The trainer looks as well, but what it answers is compared with the plan here.
+        """
+        plan, last = self._plan(unit), unit.first_batch + unit.batches - 1
+        if last >= plan.total or not (
+            plan.shard_of(unit.first_batch) == plan.shard_of(last) == unit.shard
+        ):
+            raise MessageError(
+                f"The host sent a unit of batches {unit.first_batch} to {last}, which shard "
+                f"{unit.shard} has not."
+            )
 
     def _implausible(
         self, ask: talk.Compute, answer: talk.Computed, elapsed_s: float
@@ -315,9 +335,9 @@ def _together(parts: list[talk.Computed]) -> talk.Computed:
 def _bound(what: str, size: int, limit: int) -> None:
     if not 0 < size <= limit:
         raise TurnedAway(
-            f"This job is too large for this machine: the {what} has {size:,} bytes, the limit is "
-            f"{limit:,}.",
-            advice="Lend a larger machine, or help another job.",
+            f"This job is too large for this machine: the size of the {what} is {size:,} bytes, at "
+            f"most {limit:,} are allowed.",
+            advice="Help another job, or lend more memory: the setting memory_mb.",
         )
 
 
@@ -337,7 +357,8 @@ async def _fetch(talk_to: Conversation, chunks: Chunks, name: ChunkHash, size: i
     if kept is not None and len(kept) == size:
         return kept
     data = await talk_to.get(name, size)
-    if hashlib.sha256(data).hexdigest() != name:
+    # One hash with two sizes: whoever asks second is answered with what the first has asked for.
+    if len(data) != size or hashlib.sha256(data).hexdigest() != name:
         raise DataAltered(
             f"The host sent {size} bytes that do not match their hash {name[:12]}….",
             advice="Tell the host: its data has been altered.",

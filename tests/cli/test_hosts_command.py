@@ -23,7 +23,7 @@ def test_hosts_are_trusted_blocked_listed_and_forgotten(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(tmp_path, "hosts") == 0
-    assert "No hosts are known" in capsys.readouterr().out
+    assert "No hosts are on the list" in capsys.readouterr().out
     assert run(tmp_path, "hosts", "trust", KEY.upper()) == 0
     assert run(tmp_path, "hosts", "block", OTHER) == 0
     assert {host.key: host.status for host in KnownHosts(tmp_path).all()} == {
@@ -41,19 +41,22 @@ def test_hosts_are_trusted_blocked_listed_and_forgotten(
     assert "[CG105] 'Ada' is not a host's key" in capsys.readouterr().err
 
 
-def test_refused_jobs_are_listed_and_forgiven(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_refused_jobs_and_hosts_of_the_setting_are_listed_and_jobs_forgiven(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Refusals(tmp_path).add(PROGRAM, "Digits", "its trainer died", 1.7e9)
     KnownHosts(tmp_path).set(KEY, "agreed", name="Ada's lab", now=1.7e9)
+    monkeypatch.setenv("CROWDGRAD_TRUSTED_HOSTS", OTHER)
     assert run(tmp_path, "hosts", "--json", "-") == 0
     told = json.loads(capsys.readouterr().out)
     assert told["hosts"][0]["name"] == "Ada's lab"
     assert told["refused"][0]["program"] == PROGRAM
+    assert told["trusted_hosts"] == [OTHER]
     assert run(tmp_path, "hosts") == 0
     shown = capsys.readouterr().out
     assert "Ada's lab" in shown
     assert "“Digits”: its trainer died" in shown
+    assert f"trusted_hosts: {OTHER}" in shown
     assert run(tmp_path, "hosts", "forgive", PROGRAM[:12]) == 0
     assert Refusals(tmp_path).all() == []
     assert run(tmp_path, "hosts", "forgive", "Digits") == 1

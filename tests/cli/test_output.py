@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
+import io
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from crowdgrad.cli.output import write_json
+from crowdgrad.cli.main import parser
+from crowdgrad.cli.output import fitted, write_json
 from crowdgrad.errors import CannotWrite
 
 
@@ -27,3 +31,36 @@ def test_a_place_that_cannot_be_written_is_said(tmp_path: Path) -> None:
 def test_a_dash_is_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
     write_json("-", [1, 2])
     assert json.loads(capsys.readouterr().out) == [1, 2]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_line_is_broken_between_words_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    said = "2026  Leave out --matchmaker, /a/path/longer/than/a/line and so on."
+    assert fitted(said, io.StringIO()) == said
+    assert fitted(said, Terminal(), "  ").splitlines() == [
+        "2026  Leave out", "  --matchmaker,", "  /a/path/longer/than/a/line", "  and so on.",
+    ]  # fmt: skip
+
+
+def commands(of: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    yield of
+    for action in of._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                yield from commands(command)
+
+
+def test_every_help_fits_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    wide = [
+        line
+        for command in commands(parser())
+        for line in command.format_help().splitlines()
+        if len(line) > 80
+    ]
+    assert wide == []

@@ -305,3 +305,12 @@ def test_a_problem_full_of_terminal_commands_is_shown_without_them() -> None:
 
 def test_hashes_travel_as_they_are() -> None:
     assert decode(7, msgspec.msgpack.encode({"hash": HASH})).hash == HASH  # type: ignore[attr-defined]
+
+
+def test_what_the_other_side_says_is_fit_for_a_screen() -> None:
+    """A Problem is repeated by people's terminals, whatever is in it."""
+    error = told(Problem(code="CG500", message="\x1b[2Jgone\nand " * 99, advice="\x07" * 999))
+    assert error.message.isprintable()
+    assert error.message.startswith("The other side says: [2Jgone and")
+    assert len(error.message) < 600
+    assert error.advice == ""

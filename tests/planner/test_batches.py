@@ -207,7 +207,7 @@ def test_no_batch_is_larger_than_the_largest(
 ) -> None:
     local = LocalSteps(batch_size=batch_size, growth=growth, largest_batch=most)
     of = spec(smallest_batch=smallest)
-    largest = largest_batch(local, of, records)
+    largest = largest_batch(local, of, records, 1001)
     assert largest <= max(records)
     plans = EpochPlans.of(manifest([("train", count) for count in records]), "train", local, of)
     for epoch in (0, 1, 5, 1000):
@@ -218,4 +218,10 @@ def test_no_batch_is_larger_than_the_largest(
 
 def test_a_batch_that_is_filled_up_counts_as_a_whole_one() -> None:
     local, of = LocalSteps(batch_size=20), spec(fixed_batch=20, weighted=True)
-    assert largest_batch(local, of, [7]) == 20
+    assert largest_batch(local, of, [7], 1) == 20
+
+
+def test_the_largest_batch_is_that_of_the_last_epoch() -> None:
+    local = LocalSteps(batch_size=10, growth=2.0)
+    assert [largest_batch(local, spec(), [1000], epochs) for epochs in (1, 2, 4)] == [10, 20, 80]
+    assert largest_batch(local, spec(), [50], 9) == 50, "no batch spans shards"

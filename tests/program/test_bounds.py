@@ -97,6 +97,28 @@ def test_what_is_made_of_constants_is_kept():
     assert found.kept_bytes == 1000 * ROW * (8 + 4) + 2 * GRAIN
 
 
+def test_a_result_has_memory_of_its_own_though_it_is_only_a_view():
+    """A thousand results could be views of one tensor; the runtime makes every one of them."""
+    results = [port(f"y:{i}") for i in range(5)]
+    of_an_input = [node("Identity", "x", f"y:{i}") for i in range(5)]
+    assert bounds(of_an_input, outputs=results).peak_bytes == 5 * TENSOR
+    of_another = [node("Neg", "x", "a"), *(node("Identity", "a", f"y:{i}") for i in range(5))]
+    assert bounds(of_another, outputs=results).peak_bytes == 6 * TENSOR
+
+
+def test_what_is_made_of_fixed_sizes_alone_is_kept_too():
+    """The runtime folds the shape of an input, and all that follows from it, when it loads."""
+    w = port("w", 1000, ROW)
+    nodes = [node("Shape", "w", "s"), node("ConstantOfShape", "s", "big")]
+    nodes.append(node("Add", "w big", "out"))
+    found = bounds(nodes, outputs=(port("out", 1000, ROW),), inputs=(w,))
+    assert found.kept_bytes == 1000 * ROW * 4 + GRAIN
+    assert found.peak_bytes == 0
+    with_batch = [node("Shape", "x", "s"), node("ConstantOfShape", "s", "big")]
+    found = bounds([*with_batch, node("Add", "x big", "out")])
+    assert (found.kept_bytes, found.peak_bytes) == (0, TENSOR + GRAIN)
+
+
 def test_nodes_are_taken_backwards_from_what_is_last():
     """Worked out by hand: the last result first, of its sources the one that stands later."""
     nodes = [

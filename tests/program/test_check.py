@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -271,4 +272,14 @@ def test_both_graphs_together_have_a_largest_size(captured, monkeypatch):
     check(captured.program)
     monkeypatch.setattr(checker, "MAX_NODES", sum(map(len, nodes)) - 1)
     with pytest.raises(ProgramRefused, match=r"the program has .* nodes, more than"):
+        check(captured.program)
+
+
+def test_a_tensor_has_only_so_many_readers(captured, monkeypatch):
+    nodes = onnx.ModelProto.FromString(captured.program.gradient).graph.node
+    most = max(Counter(name for node in nodes for name in node.input if name).values())
+    monkeypatch.setattr(checker, "MAX_READERS", most)
+    check(captured.program)
+    monkeypatch.setattr(checker, "MAX_READERS", most - 1)
+    with pytest.raises(ProgramRefused, match=f"is read by {most} nodes"):
         check(captured.program)

@@ -169,6 +169,18 @@ def flood_the_errors(order: Order) -> object:
     return "honest"
 
 
+def flood_the_errors_without_end(order: Order) -> object:
+    while True:
+        os.write(2, b"\x1b[2Jx" * 1000)
+
+
+def talk_nonsense_at_length(order: Order) -> object:
+    body = talk.msgspec.msgpack.encode({"type": "\x1b[2Jx" * 10_000})
+    os.write(order["say"], talk.LENGTH.pack(len(body)) + body)
+    time.sleep(3600)
+    return None
+
+
 def talk_nonsense(order: Order) -> object:
     os.write(order["say"], talk.LENGTH.pack(5) + b"\xc1\xff\xff\xff\xff")
     time.sleep(3600)

@@ -108,8 +108,17 @@ def test_yes_is_for_this_job_and_always_is_remembered(tmp_path: Path) -> None:
 
 
 def test_no_is_no_and_is_not_remembered(tmp_path: Path) -> None:
-    assert say(owner(tmp_path, Person("no"))) == (False, "you said no")
+    first = owner(tmp_path, Person("no"))
+    assert say(first) == (False, "you said no")
+    again = replace(REQUEST, job="digits-2", program="9" * 64)
+    assert say(first, again) == (False, "you said no to this host")  # and nobody was asked
     assert KnownHosts(tmp_path).all() == []
+
+
+def test_no_to_a_host_without_a_key_is_for_that_job_only(tmp_path: Path) -> None:
+    first = owner(tmp_path, Person("no", "yes"))
+    assert not say(first, UNPROVEN)[0]
+    assert say(first, replace(UNPROVEN, job="digits-2"))[0]
 
 
 def test_always_to_a_host_without_a_key_is_only_for_this_time(tmp_path: Path) -> None:
@@ -168,7 +177,7 @@ def test_everything_is_said_at_80_columns() -> None:
     assert max(map(len, said)) <= WIDTH
     text = " ".join(" ".join(said).split())
     for words in ("Handwritten digits", "Ada's lab", KEY, "192.0.2.7:8701", "education", "312 MB",
-                  "12 MB once", "640 kB back and forth", "11 MB for its training data",
+                  "12 MB once", "640 kB back and forth", "11 MB for its model",
                   "your network address", "your key's fingerprint", "cores", "other programs",
                   "Nothing the host wrote is run here"):  # fmt: skip
         assert words in text

@@ -44,8 +44,10 @@ async def never(request: Request) -> tuple[bool, str]:
 def test_what_the_owner_says_is_noted_and_counts() -> None:
     seen: list[Event] = []
     asyncio.run(Gatekeeper(watch=seen.append).ask(REQUEST))
-    with pytest.raises(NotAgreed, match="you said no"):
+    with pytest.raises(NotAgreed, match=f"you said no.*hosts trust {REQUEST.host}"):
         asyncio.run(Gatekeeper(watch=seen.append, consent=never).ask(REQUEST))
+    with pytest.raises(NotAgreed, match="say --yes"):  # no key, so no list to put it on
+        asyncio.run(Gatekeeper(watch=lambda _: None, consent=never).ask(replace(REQUEST, host="")))
     assert [event.text[:6] for event in seen] == ["Agreed", "Not ag"]
     assert all(event.kind == "note" and REQUEST.host in event.text for event in seen)
     assert seen[0].data["program"] == JOB.program

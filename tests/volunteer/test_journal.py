@@ -96,7 +96,25 @@ def test_states_that_take_turns_do_not_fill_it(tmp_path: Path, clock: Clock) -> 
     assert len(lines(tmp_path)) == 4
     for number in range(3 * module.MAX_STATES):  # whatever a host says, memory is bounded
         watch(Event(kind="state", text=f"Waiting: {number}."))
+        clock.now += 1
     assert len(lines(tmp_path)) == 4 + 3 * module.MAX_STATES
+
+
+def test_a_host_cannot_drive_the_past_out(tmp_path: Path, clock: Clock) -> None:
+    journal = Journal(tmp_path, clock)
+    watch = journal.watch(lambda event: None)
+    watch(Event(kind="note", text="Agreed."))
+    for number in range(10_000):
+        watch(Event(kind="state", text=f"Waiting: reason {number}."))
+        if number % 100 == 0:
+            journal.end_job("It ended.")
+    said = [words for _, words in lines(tmp_path)]
+    assert said[0] == "Agreed."
+    assert sum(words.startswith("Waiting") for words in said) == module.LINES_A_MINUTE - 1
+    clock.now += 61
+    watch(Event(kind="note", text="And now?"))
+    said = [words for _, words in lines(tmp_path)]
+    assert said[-2:] == ["9901 lines of a busy minute were left out.", "And now?"]
 
 
 def test_it_turns_over_and_keeps_one_old_file(

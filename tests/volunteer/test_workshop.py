@@ -13,10 +13,11 @@ from crowdgrad.domain.data import Chunk, ChunkHash, Field, Manifest, Shard
 from crowdgrad.domain.job import Job, JobId, StoppingRule
 from crowdgrad.domain.program import Program, ProgramSpec
 from crowdgrad.domain.work import LocalSteps, Unit, UnitId, UnitKind, Version
-from crowdgrad.errors import MessageError, ProgramRefused, TurnedAway
-from crowdgrad.net.messages import Admit, Fetch, Fresh, Grant
+from crowdgrad.errors import DataAltered, MessageError, ProgramRefused, TurnedAway
+from crowdgrad.net.messages import Admit, Blob, Fetch, Fresh, Get, Grant
 from crowdgrad.net.transport.inproc import InprocConnection, pair
 from crowdgrad.program.artifact import encode
+from crowdgrad.replication.store import MemoryChunks
 from crowdgrad.volunteer import talk
 from crowdgrad.volunteer.arena import Arena, lay_out
 from crowdgrad.volunteer.conversation import Conversation
@@ -105,7 +106,8 @@ def computed(
         talking = Conversation(near)
         host = asyncio.create_task(answer_fetches(far))
         listening = asyncio.create_task(talking.run(beat_s=1, silence_s=10))
-        unit = Unit(id=UnitId(9), kind=kind, epoch=0, shard=0, first_batch=30, batches=batches)
+        shard = 0 if kind == "train" else 1
+        unit = Unit(id=UnitId(9), kind=kind, epoch=0, shard=shard, first_batch=30, batches=batches)
         grant = Grant(unit=unit, base=BASE, rate=0.25, link=link)
         done = await shop.compute(grant, slot, talking)
         for task in (host, listening):
@@ -174,6 +176,60 @@ def test_a_unit_larger_than_announced_is_refused() -> None:
         computed(local, 5)
     _, notes = computed(local, 5, kind="validate")
     assert stretches(notes) == [(range(30, 35), True, False)], "an evaluation is as large as it is"
+
+
+@pytest.mark.parametrize(
+    ("kind", "shard", "first", "batches"),
+    [("train", 0, 38, 3), ("train", 0, 1 << 31, 1), ("train", 1, 0, 1), ("test", 0, 0, 1)],
+)
+def test_a_unit_of_batches_that_its_shard_has_not_is_refused(
+    kind: UnitKind, shard: int, first: int, batches: int
+) -> None:
+    """Here, not only in the trainer: one that was taken over would call it done."""
+    unit = Unit(id=UnitId(9), kind=kind, epoch=0, shard=shard, first_batch=first, batches=batches)
+    shop, notes = workshop(LocalSteps(batch_size=10, batches_per_unit=4))
+    nobody: Any = None
+    with pytest.raises(MessageError, match=f"which shard {shard} has not"):
+        asyncio.run(shop.compute(Grant(unit=unit, base=BASE, rate=0.25), 0, nobody))
+    assert notes.asked == []
+
+
+def test_one_hash_with_two_sizes_is_altered_data() -> None:
+    """Both are asked for at once, and the second is answered with the first's bytes."""
+    data = b"0123456789"
+    name = ChunkHash(content_hash(data))
+    shard = Shard(
+        split="train", records=26, chunks=(Chunk(hash=name, bytes=10), Chunk(hash=name, bytes=16))
+    )
+    plan = lay_out(
+        program_bytes=1, manifest_bytes=1, state_bytes=4, update_bytes=4, slots=1,
+        shard_bytes=[(0, 26)],
+    )  # fmt: skip
+
+    async def scenario() -> None:
+        arena = Arena.make(plan.total_bytes)
+        trainer: Any = Notes(arena, plan)
+        local = LocalSteps(batch_size=10)
+        shop = Workshop(
+            job=job(local), manifest=replace(records(26), shards=(shard,)),
+            spec=small.spec(metrics=()), arena=arena, trainer=trainer,
+            setup=talk.Setup(plan=plan, local=local, seed=1, threads=1),
+        )  # fmt: skip
+        near, far = pair()
+        talking = Conversation(near)
+        listening = asyncio.create_task(talking.run(beat_s=1, silence_s=10))
+        needed = asyncio.create_task(shop.need(0, talking, MemoryChunks(), lambda *_: None))
+        message, _ = await far.receive()
+        assert isinstance(message, Get)
+        await asyncio.sleep(0.1)
+        await far.send(Blob(hash=name), data)
+        with pytest.RaisesGroup(DataAltered):
+            await needed
+        listening.cancel()
+        await asyncio.gather(listening, return_exceptions=True)
+        await shop.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), 30))
 
 
 # -- what is refused before anything is laid out ----------------------------------------------

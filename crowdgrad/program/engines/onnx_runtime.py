@@ -26,6 +26,10 @@ _PIECE_BYTES: Final = (1 << 31) - 256
 """The runtime counts its first piece in 32 bits; the rest it takes as it goes."""
 _SPLIT_BYTES: Final = 256
 """What is left of a free part is given to someone else, however small."""
+_LEFT_OUT: Final = ["NchwcTransformer"]
+"""It lays images out in blocks of 8 or 16 channels, and makes one channel into as many: memory that
+nobody has reckoned with. It wants weights that are constants, which those of our programs are not.
+"""
 _TRIVIAL: Final = (
     b'\x08\x08:e\n\x11\n\x01x\n\x01w\x12\x01m"\x06MatMul\n\x0c\n\x01m\x12\x01y"\x04Relu\x12\x01g'
     b"Z\x14\n\x01x\x12\x0f\n\r\x08\x01\x12\t\n\x03\x12\x01n\n\x02\x08\x04"
@@ -53,9 +57,10 @@ def take(piece: Piece) -> None:
     ort.create_and_register_allocator(memory, ort.OrtArenaCfg(settings))
 
 
-def open_session(model: bytes, threads: int, piece: Piece | None = None) -> Any:
+def open_session(model: bytes | str, threads: int, piece: Piece | None = None) -> Any:
     """A graph ready to run; ProgramRefused where the runtime does not want it.
 
+    `model`: a program's bytes, or a file of our own. `threads`: 0 for as many as there are cores.
     `piece`: what was given to `take`; without, it has memory of its own.
     """
     options = ort.SessionOptions()
@@ -70,8 +75,11 @@ def open_session(model: bytes, threads: int, piece: Piece | None = None) -> Any:
         options.add_session_config_entry("session.use_env_allocators", "1")
         options.enable_mem_reuse = False  # else buffers are held for a use that comes much later
         options.enable_mem_pattern = piece.planned
+    left_out = [] if isinstance(model, str) else _LEFT_OUT
     try:
-        return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        return ort.InferenceSession(
+            model, options, providers=["CPUExecutionProvider"], disabled_optimizers=left_out
+        )
     except Exception as error:  # the runtime's exceptions share no other base
         raise ProgramRefused(
             f"onnxruntime cannot load the program: {first_line(error)}."

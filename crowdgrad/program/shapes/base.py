@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from crowdgrad.errors import ProgramRefused
-from crowdgrad.program.graph import Attribute
+from crowdgrad.program.graph import ELEMENTS, Attribute
 from crowdgrad.program.sizes import MAX_SIZE, Poly, Size, at_most, least, never_negative, show
 
 FLOAT: Final = 1
@@ -23,10 +23,6 @@ INT32: Final = 6
 INT64: Final = 7
 BOOL: Final = 9
 DOUBLE: Final = 11
-ELEMENTS: Final = {
-    FLOAT: "float32", UINT8: "uint8", INT8: "int8", INT16: "int16", INT32: "int32",
-    INT64: "int64", BOOL: "bool", DOUBLE: "float64",
-}  # fmt: skip
 WHOLE: Final = {
     UINT8: (0, (1 << 8) - 1), INT8: (-1 << 7, (1 << 7) - 1), INT16: (-1 << 15, (1 << 15) - 1),
     INT32: (-1 << 31, (1 << 31) - 1), INT64: (-1 << 63, (1 << 63) - 1), BOOL: (0, 1),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from crowdgrad.program.graph import ELEMENTS
 from crowdgrad.program.shapes.base import (
     BOOL,
     DOUBLE,
-    ELEMENTS,
     FLOAT,
     INT32,
     INT64,

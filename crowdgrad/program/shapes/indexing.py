@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from crowdgrad.program.shapes.base import BOOL, ELEMENTS, INT32, INT64, Call, Dims, Value
+from crowdgrad.program.graph import ELEMENTS
+from crowdgrad.program.shapes.base import BOOL, INT32, INT64, Call, Dims, Value
 from crowdgrad.program.shapes.known import larger, smaller
 from crowdgrad.program.shapes.shaping import steps
 from crowdgrad.program.sizes import (

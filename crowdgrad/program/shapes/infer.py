@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from crowdgrad.errors import ProgramRefused
-from crowdgrad.program.graph import Constant, Graph, Node, Port
-from crowdgrad.program.shapes.base import ELEMENTS, Call, Dims, Value
+from crowdgrad.program.graph import ELEMENTS, Constant, Graph, Node, Port
+from crowdgrad.program.shapes.base import Call, Dims, Value
 from crowdgrad.program.shapes.elements import TAKES
 from crowdgrad.program.shapes.shaping import constant
 from crowdgrad.program.shapes.table import RULES
@@ -93,6 +93,10 @@ def _apply(call: Call) -> tuple[Value, ...]:
         raise call.refusal("a size grows beyond all bounds") from None
     if call.outputs > len(made):
         raise call.refusal(f"it has {call.outputs} outputs")
+    if call.op != "Shape" and any(0 in value.dims for value in made):
+        # Optimisers take an Expand to 0 for one that does nothing: they would run other shapes
+        # than those we have bounded. Models have no such tensors.
+        raise call.refusal("a tensor without anything in it")
     return made
 
 

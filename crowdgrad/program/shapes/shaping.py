@@ -7,11 +7,10 @@ import struct
 from collections import Counter
 from typing import Final
 
-from crowdgrad.program.graph import Constant
+from crowdgrad.program.graph import ELEMENTS, Constant
 from crowdgrad.program.shapes.base import (
     BOOL,
     DOUBLE,
-    ELEMENTS,
     FLOAT,
     INT8,
     INT16,

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from crowdgrad.settings import trainer_environment
 from crowdgrad.volunteer.sandbox.attempts import ATTEMPTS, DONE, REFUSED, Targets
-from crowdgrad.volunteer.sandbox.walls import Held, Step, held
+from crowdgrad.volunteer.sandbox.walls import WALLS, Held
 
 MODULE = "crowdgrad.volunteer.sandbox.attempts"
 PATIENCE_S = 60.0
@@ -117,7 +117,8 @@ def _account(to: Targets) -> tuple[dict[str, str], tuple[Held, ...]]:
         said = json.loads(ended.stdout)
     except ValueError:
         last = ended.stderr.strip().splitlines()[-1:] or [f"it ended with {ended.returncode}"]
-        return {"error": last[0]}, held([Step(name="seccomp", ok=False, note=last[0])])
+        how = f"could not be tried: {last[0]}"
+        return {"error": last[0]}, tuple(Held(wall=wall.id, holds=False, how=how) for wall in WALLS)
     return said, tuple(Held(**one) for one in said.pop("held"))
 
 

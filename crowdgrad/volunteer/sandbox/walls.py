@@ -112,22 +112,11 @@ WALLS = (
     ),
 )
 
-LEVELS: Mapping[str, tuple[str, ...]] = {
-    "best": (),
-    "all": tuple(wall.id for wall in WALLS),
-}
-"""The walls that must hold, by the value of the setting `walls`."""
-
 
 def held(steps: Iterable[Step]) -> tuple[Held, ...]:
     """Every wall of the table, by what went well. A step that was not taken does not hold."""
     taken = {step.name: step for step in steps}
     return tuple(_held(wall, taken) for wall in WALLS)
-
-
-def missing(held: Iterable[Held], level: str) -> tuple[Held, ...]:
-    """The walls that do not hold here, though `level` asks for them."""
-    return tuple(one for one in held if not one.holds and one.wall in LEVELS[level])
 
 
 def _held(wall: Wall, taken: Mapping[str, Step]) -> Held:

@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from crowdgrad.settings import WALL_LEVELS
 from crowdgrad.volunteer.sandbox import landlock
 from crowdgrad.volunteer.sandbox.kernel import Elsewhere, step
-from crowdgrad.volunteer.sandbox.walls import LEVELS, WALLS, Held, Step, held, missing
+from crowdgrad.volunteer.sandbox.walls import WALLS, Held, Step, held
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the walls are Linux's")
 ROOT = Path(__file__).parents[3]
@@ -103,13 +102,6 @@ def test_a_wall_holds_by_any_one_of_its_ways():
         wall="reading", holds=True, how="seal; without landlock: too old"
     )
     assert reading(bad) == Held(wall="reading", holds=False, how="seal: not yet; landlock: too old")
-
-
-def test_the_levels_are_those_of_the_setting():
-    assert tuple(LEVELS) == WALL_LEVELS
-    nothing = held([])
-    assert [one.wall for one in missing(nothing, "all")] == [wall.id for wall in WALLS]
-    assert missing(nothing, "best") == ()
 
 
 def test_neither_the_home_folder_nor_what_holds_it_is_ever_readable(tmp_path, monkeypatch):
