@@ -114,7 +114,9 @@ class Journal:
             self.sum_up()
 
     def _worth_a_line(self, event: Event, now: float) -> bool:
-        return event.kind in ("trouble", "note") or (event.kind == "state" and self._new(event, now))
+        return event.kind in ("trouble", "note") or (
+            event.kind == "state" and self._new(event, now)
+        )
 
     def _has_room(self, now: float) -> bool:
         """A host that makes us talk without end must not drive the past out of the journal."""
