@@ -68,15 +68,10 @@ class Workshop:
         Nothing computes before `begin`. Raises ProgramRefused, TurnedAway and what fetching does.
         """
         job = admit.job
-        _bound("program", admit.program_bytes, MAX_PROGRAM_BYTES)
-        _bound("manifest", admit.manifest_bytes, MAX_MANIFEST_BYTES)
-        program_bytes = await _fetch(talk_to, chunks, job.program, admit.program_bytes)
-        manifest_bytes = await _fetch(talk_to, chunks, job.manifest, admit.manifest_bytes)
-        manifest = decode_manifest(manifest_bytes)
-        spec = decode(program_bytes).spec
+        program_bytes, manifest_bytes = await _received(admit, talk_to, chunks)
+        manifest, spec = decode_manifest(manifest_bytes), decode(program_bytes).spec
         _check_batch_size(spec, job.local)
         mine = range(len(manifest.shards)) if admit.position == 0 else manifest.numbers("train")
-        records = [manifest.shards[number].records for number in mine]
         layout = lay_out(
             program_bytes=len(program_bytes),
             manifest_bytes=len(manifest_bytes),
@@ -87,9 +82,7 @@ class Workshop:
         )
         _bound("memory it needs", layout.total_bytes, memory_bytes)
         _bound("list of its shards", talk.plan_bytes(layout), talk.MAX_PLAN_BYTES)
-        arena = Arena.make(layout.total_bytes)
-        layout.program.of(arena.memory)[:] = program_bytes
-        layout.manifest.of(arena.memory)[:] = manifest_bytes
+        records = [manifest.shards[number].records for number in mine]
         setup = talk.Setup(
             plan=layout,
             local=job.local,
@@ -101,6 +94,9 @@ class Workshop:
             pace_s=pace_s,
             trusted=trusted,
         )
+        arena = Arena.make(layout.total_bytes)
+        layout.program.of(arena.memory)[:] = program_bytes
+        layout.manifest.of(arena.memory)[:] = manifest_bytes
         workshop = cls(
             job=job,
             manifest=manifest,
@@ -349,6 +345,14 @@ def _check_batch_size(spec: ProgramSpec, local: LocalSteps) -> None:
             f"size is {local.batch_size}.",
             advice="The host must capture its model again; help another job.",
         )
+
+
+async def _received(admit: Admit, talk_to: Conversation, chunks: Chunks) -> tuple[bytes, bytes]:
+    """Program and manifest, as they were announced."""
+    _bound("program", admit.program_bytes, MAX_PROGRAM_BYTES)
+    _bound("manifest", admit.manifest_bytes, MAX_MANIFEST_BYTES)
+    program = await _fetch(talk_to, chunks, admit.job.program, admit.program_bytes)
+    return program, await _fetch(talk_to, chunks, admit.job.manifest, admit.manifest_bytes)
 
 
 async def _fetch(talk_to: Conversation, chunks: Chunks, name: ChunkHash, size: int) -> bytes:
