@@ -29,6 +29,16 @@ def cases() -> Iterator[Case]:
         make=lambda: with_nodes(*[node("Neg", "loss", "")] * 60_000),
     )
     yield Case(
+        name="work/one_tensor_for_all",
+        says="10000 readers of one tensor, which the runtime takes half a minute to load",
+        reason="is read by 10001 nodes",
+        make=lambda: with_nodes(
+            node("Expand", "loss side", "m"),
+            *chain("MatMul", 10_000, "m", "m"),
+            constants=[int64s("side", 8, 8)],
+        ),
+    )
+    yield Case(
         name="work/batch",
         says="products of samples with samples, for a large batch",
         reason=TOO_LONG,
@@ -45,9 +55,10 @@ def cases() -> Iterator[Case]:
 
 
 def chain(op: str, count: int, first: str, second: str, **values: tuple[int, ...]) -> list[bytes]:
-    """`first` goes through the same operator again and again; only two values live at a time."""
-    begin = [node("Identity", first, "c0")]
-    inputs = (f"c{index} {second}" for index in range(count))
+    """`first` goes through the same operator again and again, with one of the values of `second`:
+    a single one would have too many readers."""
+    begin, others = [node("Identity", first, "c0")], second.split() or [""]
+    inputs = (f"c{index} {others[index % len(others)]}" for index in range(count))
     return begin + [
         node(op, each.strip(), f"c{index + 1}", **values) for index, each in enumerate(inputs)
     ]
@@ -55,8 +66,9 @@ def chain(op: str, count: int, first: str, second: str, **values: tuple[int, ...
 
 def products(op: str, count: int) -> Program:
     """Of matrices of 64 MB each, made from the loss: what constants alone decide is made once."""
-    made = node("Expand", "loss side", "m")
-    return with_nodes(made, *chain(op, count, "m", "m"), constants=[int64s("side", 4096, 4096)])
+    made = [node("Expand", "loss side", name) for name in ("m", "n", "o")]
+    nodes = chain(op, count, "m", "m n o")
+    return with_nodes(*made, *nodes, constants=[int64s("side", 4096, 4096)])
 
 
 def batched() -> Program:
@@ -72,9 +84,10 @@ def batch_products() -> Program:
 
 
 def windows(op: str) -> Program:
-    made = node("Expand", "loss image", "i"), node("Expand", "loss kernel", "k")
+    made = [node("Expand", "loss image", "i")]
+    made += [node("Expand", "loss kernel", name) for name in ("k", "l", "m")]
     sides = int64s("image", 1, 4096, 64, 64), int64s("kernel", 4096, 4096, 1, 1)
-    return with_nodes(*made, *chain(op, 8000, "i", "k", kernel_shape=(1, 1)), constants=sides)
+    return with_nodes(*made, *chain(op, 8000, "i", "k l m", kernel_shape=(1, 1)), constants=sides)
 
 
 def pools() -> Program:
