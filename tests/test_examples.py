@@ -172,6 +172,7 @@ def test_dropout_travels_as_noise(tmp_path, fresh_modules):
     assert "Tanh" in captured.operators
 
 
+@pytest.mark.slow
 def test_digits_with_dropout_learns(tmp_path):
     job = str(EXAMPLES / "digits_dropout/job.toml")
     run("-m", "crowdgrad", "host", job, "--plain", "--json", "result.json", cwd=tmp_path)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import json
-import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,16 +17,7 @@ from crowdgrad.volunteer.sandbox.walls import WALLS, Step, held
 ESSENTIAL = {"network", "reading", "writing", "programs", "processes", "others"}
 
 
-@pytest.fixture(autouse=True)
-def _like_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What `main` changes for the whole process is put back; the terminal has 80 columns."""
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setenv("TERM", "dumb")
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    yield
-    gc.unfreeze()
-    for number, handler in before.items():
-        signal.signal(number, handler)
+pytestmark = pytest.mark.usefixtures("like_a_process_of_its_own")
 
 
 def words(text: str) -> str:

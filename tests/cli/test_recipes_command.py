@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import json
-import signal
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,17 +12,7 @@ from crowdgrad.cli.main import main
 from crowdgrad.recipes import DEFAULT, RECIPES, from_table
 from crowdgrad.recipes.describe import describe
 
-
-@pytest.fixture(autouse=True)
-def _like_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What `main` changes for the whole process is put back; the terminal has 80 columns."""
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setenv("TERM", "dumb")
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    yield
-    gc.unfreeze()
-    for number, handler in before.items():
-        signal.signal(number, handler)
+pytestmark = pytest.mark.usefixtures("like_a_process_of_its_own")
 
 
 def words(text: str) -> str:

@@ -204,7 +204,10 @@ def test_the_demo_ends_by_itself(tmp_path: Path) -> None:
     assert "Dorothy joins" in said
 
 
-@pytest.mark.parametrize("moment", ["", "Data:", "processes started", "Killed blaise"])
+@pytest.mark.parametrize(
+    "moment",
+    ["", "Data:", "processes started", pytest.param("Killed blaise", marks=pytest.mark.slow)],
+)
 def test_ctrl_c_at_any_moment_leaves_nothing(tmp_path: Path, moment: str) -> None:
     demo = Demo(tmp_path)
     demo.wait_for(moment)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from crowdgrad.domain.program import MAX_RANK
 from crowdgrad.errors import ProgramRefused
 from crowdgrad.program.graph import ELEMENTS, Attribute
 from crowdgrad.program.sizes import MAX_SIZE, Poly, Size, at_most, least, never_negative, show
@@ -29,7 +30,6 @@ WHOLE: Final = {
 }  # fmt: skip
 """The element types whose contents are followed, with what they hold."""
 
-MAX_RANK: Final = 8
 MAX_KNOWN: Final = 32
 """Longer contents are not followed through the graph: twice the highest rank, and some room."""
 MAX_LISTED: Final = 4096
