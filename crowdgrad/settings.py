@@ -60,9 +60,16 @@ class Settings:
     reconnect_s: float = _setting(
         120.0, "how long a volunteer keeps trying to reach a host that went away"
     )
+    checkpoint_s: float = _setting(
+        5.0, "how often a host writes down how far it has come, to go on from after a crash"
+    )
+    exchanges: int = _setting(
+        8, "how many large updates or parameters a host has under way at once; the rest wait"
+    )
 
     def __post_init__(self) -> None:
-        for name in ("cache_mb", "heartbeat_s", "silence_s", "lease_s", "reconnect_s"):
+        for name in ("cache_mb", "heartbeat_s", "silence_s", "lease_s", "reconnect_s",
+                     "checkpoint_s", "exchanges"):  # fmt: skip
             if not 0 < getattr(self, name) < 1e9:
                 raise SettingError(
                     f"setting {name} is {getattr(self, name)}.", advice="Give a positive number."

@@ -1,14 +1,16 @@
 """What training goes back to: everything at one version, and which of them was still good.
 
 A checkpoint is taken with every evaluation; it is good when the evaluation found finite numbers.
-Where nothing is validated, one is taken every few seconds and looked at itself.
+Where nothing is validated, one is taken every few seconds and looked at itself. Others are taken
+for the disk (`keeper.py`), so that a host that dies goes on from there.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from crowdgrad.host.ledger import Credited
+from crowdgrad.host.course import CourseState
+from crowdgrad.host.ledger import LedgerState
 from crowdgrad.host.parameters import Saved
 from crowdgrad.planner.leases import BookState
 
@@ -22,8 +24,14 @@ class Checkpoint:
 
     saved: Saved
     book: BookState
-    ledger: tuple[Credited, ...]
+    ledger: LedgerState
+    course: CourseState
     setbacks: int = 0
+    staleness: tuple[tuple[int, int], ...] = ()
+    """How many updates had which staleness."""
+    train_loss: float | None = None
+    metrics_bytes: int = 0
+    """How long metrics.jsonl was: what was written later is written again."""
 
 
 class LastGood:

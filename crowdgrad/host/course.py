@@ -34,22 +34,93 @@ class Ending:
     reason: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CourseState:
+    """What a checkpoint keeps of a course. The best parameters are kept in a file of their own."""
+
+    elapsed_s: float = 0.0
+    history: tuple[Scores, ...] = ()
+    best: Scores | None = None
+    tested: Scores | None = None
+    ending: Ending | None = None
+    paused: bool = False
+    begun: bool = False
+    """Whether training has begun at all."""
+
+
 class Course:
     def __init__(self, job: Job, spec: ProgramSpec, manifest: Manifest, initial: Vector) -> None:
+        """`initial` does not change any more: it is the best there is until something is better."""
         self.phase: Phase = "training"
         self.ending: Ending | None = None
         self.started_at: float | None = None
         self.history: list[Scores] = []
         self.tested: Scores | None = None
         self.best: Scores | None = None
-        self.best_vector: Vector = initial.copy()
+        self.best_vector: Vector = initial
+        self.paused = False
         self.evaluation = Evaluation(manifest, local=job.local, spec=spec)
         self._rule = job.stop
         self._metric = spec.metrics[0] if spec.metrics else None
         self._evaluated_at = -math.inf
+        self._paused_at: float | None = None
+
+    def begin(self, now: float) -> None:
+        """The first unit is given; what was before does not count."""
+        if self.started_at is None:
+            self.started_at = now
 
     def elapsed_s(self, now: float) -> float:
-        return 0.0 if self.started_at is None else now - self.started_at
+        """Seconds of training, pauses and what a dead host missed not counted."""
+        if self.started_at is None:
+            return 0.0
+        return (now if self._paused_at is None else self._paused_at) - self.started_at
+
+    # -- pauses and checkpoints ---------------------------------------------------------------
+
+    def pause(self, now: float) -> bool:
+        """No further units; False where it was paused already."""
+        if self.paused:
+            return False
+        self.paused, self._paused_at = True, now
+        return True
+
+    def go_on(self, now: float) -> bool:
+        """Whether it was paused until now."""
+        if not self.paused:
+            return False
+        if self.started_at is not None and self._paused_at is not None:
+            self.started_at += now - self._paused_at
+        self.paused, self._paused_at = False, None
+        return True
+
+    def snapshot(self, now: float) -> CourseState:
+        return CourseState(
+            elapsed_s=self.elapsed_s(now),
+            history=tuple(self.history),
+            best=self.best,
+            tested=self.tested,
+            ending=self.ending,
+            paused=self.paused,
+            begun=self.started_at is not None,
+        )
+
+    def restore(
+        self, now: float, state: CourseState, best_vector: Vector | None, *, anew: bool
+    ) -> None:
+        """Go on from where another host stopped; `anew`: also if it had decided to end.
+
+        Where the best parameters were lost, so is their score: something else will be the best.
+        """
+        self.started_at = now - state.elapsed_s if state.begun else None
+        self.history = list(state.history)
+        self.best = None
+        if best_vector is not None and state.best is not None:
+            self.best, self.best_vector = state.best, best_vector
+        self.paused = state.paused and not anew
+        self._paused_at = now if self.paused else None
+        if not anew and state.ending is not None and state.ending.state == "finished":
+            self.end(state.ending.state, state.ending.reason)
 
     def end(self, state: JobState, reason: str) -> None:
         """Training is over. What finished is still validated and tested; the rest ends now."""

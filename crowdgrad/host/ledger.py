@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from crowdgrad.domain.job import Volunteer
@@ -92,6 +91,14 @@ class Contribution:
     failures_in_a_row: int = 0
     failed_units: set[UnitId] = field(default_factory=set)
     paused_until: float = 0.0
+    bytes_received: int = 0
+    """From it, over all its connections."""
+    bytes_sent: int = 0
+
+    def carried(self, *, received: int, sent: int) -> None:
+        """So many bytes more have come from it and gone to it."""
+        self.bytes_received += received
+        self.bytes_sent += sent
 
     def lease(self, now: float, unit: UnitId, fetches: int) -> None:
         """It was given a unit, in the middle of which it may fetch so often."""
@@ -136,6 +143,14 @@ class Credited:
     units: int
     samples: int
     credit: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerState:
+    """What a checkpoint keeps of a ledger."""
+
+    accounts: tuple[Credited, ...] = ()
+    next_position: int = 1
 
 
 class Ledger:
@@ -229,8 +244,8 @@ class Ledger:
         measured = [a.batch_s for a in self.connected() if a.batch_s is not None]
         return statistics.median_low(measured) if measured else None
 
-    def snapshot(self) -> tuple[Credited, ...]:
-        return tuple(
+    def snapshot(self) -> LedgerState:
+        accounts = tuple(
             Credited(
                 volunteer=a.volunteer,
                 position=a.position,
@@ -241,10 +256,12 @@ class Ledger:
             )
             for a in self._accounts.values()
         )
+        return LedgerState(accounts=accounts, next_position=self._next_position)
 
-    def restore(self, credited: Iterable[Credited]) -> None:
+    def restore(self, state: LedgerState) -> None:
         """Everybody's account as it was; nobody is here yet."""
-        for kept in credited:
+        self._next_position = state.next_position
+        for kept in state.accounts:
             account = Contribution(kept.volunteer, kept.position, kept.own, connected=False)
             account.units, account.samples, account.credit = kept.units, kept.samples, kept.credit
             self._accounts[kept.volunteer.id] = account

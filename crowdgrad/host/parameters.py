@@ -261,9 +261,9 @@ class Parameters:
             if version in self._held:
                 self._release(self._held.pop(version))
 
-    def begin(self) -> Saved:
-        """What there was before anything changed; only asked then."""
-        return Saved(self._state.copy(), self._memory.copy(), self.version)
+    def begin(self, initial: Vector) -> Saved:
+        """What there was before anything changed, where somebody has a copy; only asked then."""
+        return Saved(initial, self._memory.copy(), self.version)
 
     async def save(self, beside: Callable[[], T]) -> tuple[Saved, T]:
         """A copy of everything, and what `beside` says at that very moment."""

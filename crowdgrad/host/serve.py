@@ -100,7 +100,7 @@ class Run:
             job=prepared.job,
             spec=prepared.program.spec,
             manifest=prepared.manifest,
-            initial=prepared.initial.copy(),
+            initial=prepared.initial,
             recipe=prepared.recipe,
             lease_s=settings.lease_s,
             wait_for=prepared.minimum if prepared.start == "all" else 0,

@@ -6,12 +6,14 @@ rate; nobody is blamed. A resumed host is the same thing with nobody here yet.
 
 from __future__ import annotations
 
+import functools
+from collections import Counter
 from collections.abc import Callable
 
 from crowdgrad.domain.work import Version
 from crowdgrad.host.checkpoint import Checkpoint, LastGood
-from crowdgrad.host.ledger import Credited
 from crowdgrad.host.state import State
+from crowdgrad.numerics.vectors import Vector
 from crowdgrad.planner.leases import BookState
 
 MAX_TRIES = 4
@@ -26,31 +28,59 @@ class Setbacks:
         self._state = state
         self._end_job = fail
         self.last = LastGood(
-            Checkpoint(saved=state.parameters.begin(), book=state.book.snapshot(), ledger=())
+            Checkpoint(
+                saved=state.parameters.begin(state.course.best_vector),
+                book=state.book.snapshot(),
+                ledger=state.ledger.snapshot(),
+                course=state.course.snapshot(0.0),
+            )
         )
         self._going_back = False
         self._gone_back_to: Checkpoint | None = None
         self._tries = 0
 
-    async def checkpoint(self) -> Checkpoint:
+    async def checkpoint(self, now: float) -> Checkpoint:
         """Everything at one version: what is not in the parameters yet is not done in it."""
+        state = self._state
 
-        def beside() -> tuple[BookState, tuple[Credited, ...]]:
-            units = [done.unit for done in self._state.unapplied.values()]
-            return self._state.book.snapshot(units), self._state.ledger.snapshot()
+        def beside() -> Callable[..., Checkpoint]:
+            units = [done.unit for done in state.unapplied.values()]
+            return functools.partial(
+                Checkpoint,
+                book=state.book.snapshot(units),
+                ledger=state.ledger.snapshot(),
+                course=state.course.snapshot(now),
+                setbacks=state.setbacks,
+                staleness=tuple(sorted(state.staleness.items())),
+                train_loss=state.train_loss,
+                metrics_bytes=state.metrics_bytes(),
+            )
 
-        saved, (book, ledger) = await self._state.parameters.save(beside)
-        return Checkpoint(saved=saved, book=book, ledger=ledger, setbacks=self._state.setbacks)
+        saved, made = await state.parameters.save(beside)
+        return made(saved=saved)
 
-    async def resume(self, checkpoint: Checkpoint, incarnation: int) -> None:
+    async def resume(
+        self,
+        now: float,
+        checkpoint: Checkpoint,
+        incarnation: int,
+        best: Vector | None,
+        *,
+        anew: bool,
+    ) -> None:
         """Go on from where another host stopped; nobody is here yet.
 
-        `incarnation`: one that no host of this job has had.
+        `incarnation`: one that no host of this job has had. `best`: the best parameters, where they
+        were kept. `anew`: go on also if it had decided to end.
         """
-        self._state.ledger.restore(checkpoint.ledger)
-        self._state.setbacks = checkpoint.setbacks
+        state = self._state
+        state.ledger.restore(checkpoint.ledger)
+        state.setbacks = checkpoint.setbacks
+        state.staleness = Counter(dict(checkpoint.staleness))
+        state.course.restore(now, checkpoint.course, best, anew=anew)
         self.last = LastGood(checkpoint)
         await self._be(checkpoint, incarnation)
+        state.train_loss = checkpoint.train_loss
 
     async def _be(self, checkpoint: Checkpoint, incarnation: int) -> None:
         version = Version(incarnation=incarnation, count=checkpoint.saved.version.count)

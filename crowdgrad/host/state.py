@@ -6,7 +6,7 @@ The parts of `Training` (who gets which unit, what becomes of updates, going bac
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from crowdgrad.domain.data import Manifest
@@ -48,9 +48,15 @@ class State:
         recipe: Recipe,
         lease_s: float,
         wait_for: int = 0,
+        metrics_bytes: Callable[[], int] = lambda: 0,
     ) -> None:
-        """`wait_for`: volunteers that must be here before anybody begins."""
+        """`wait_for`: volunteers that must be here before anybody begins.
+
+        `initial` is the training's own from now on: it becomes the state that is trained.
+        `metrics_bytes`: how long the file of metrics is, for checkpoints.
+        """
         self.job = job
+        self.metrics_bytes = metrics_bytes
         self.spec = spec
         self.serving = recipe.serving()
         self.lease_s = lease_s
@@ -68,7 +74,7 @@ class State:
         self.book = LeaseBook(
             self._assignment(plans), kind="train", lease_s=lease_s, track_bases=rule.needs_base
         )
-        self.course = Course(job, spec, manifest, initial)
+        self.course = Course(job, spec, manifest, initial.copy())
         self.unapplied: dict[UnitId, Done] = {}
         self.staleness: Counter[int] = Counter()
         self.train_loss: float | None = None

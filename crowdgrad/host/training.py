@@ -8,7 +8,7 @@ the `Setbacks`; how it goes on and ends is the `Course`.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from crowdgrad.domain.data import Manifest
 from crowdgrad.domain.job import Job, JobState, Member, Roster, Volunteer
@@ -38,8 +38,13 @@ class Training:
         recipe: Recipe,
         lease_s: float,
         wait_for: int = 0,
+        metrics_bytes: Callable[[], int] = lambda: 0,
     ) -> None:
-        """`wait_for`: volunteers that must be here before anybody begins."""
+        """`wait_for`: volunteers that must be here before anybody begins.
+
+        `initial` is the training's own from now on: it becomes the state that is trained.
+        `metrics_bytes`: how long the file of metrics is, for checkpoints.
+        """
         self.state = State(
             job=job,
             spec=spec,
@@ -48,6 +53,7 @@ class Training:
             recipe=recipe,
             lease_s=lease_s,
             wait_for=wait_for,
+            metrics_bytes=metrics_bytes,
         )
         self.job, self.spec = job, spec
         self.parameters = self.state.parameters
@@ -128,16 +134,55 @@ class Training:
 
     # -- checkpoints --------------------------------------------------------------------------
 
-    async def checkpoint(self) -> Checkpoint:
+    async def checkpoint(self, now: float) -> Checkpoint:
         """Everything at one version: what is not in the parameters yet is not done in it."""
-        return await self._setbacks.checkpoint()
+        return await self._setbacks.checkpoint(now)
 
-    async def resume(self, checkpoint: Checkpoint, incarnation: int) -> None:
+    async def sound(self, checkpoint: Checkpoint) -> bool:
+        """Whether all it holds is finite."""
+        return await self._setbacks.sound(checkpoint)
+
+    async def resume(
+        self,
+        now: float,
+        checkpoint: Checkpoint,
+        incarnation: int,
+        best: Vector | None = None,
+        *,
+        anew: bool = False,
+    ) -> None:
         """Go on from where another host stopped; nobody is here yet.
 
-        `incarnation`: one that no host of this job has had.
+        `incarnation`: one that no host of this job has had. `best`: the best parameters, where they
+        were kept. `anew`: go on also if it had decided to end.
         """
-        await self._setbacks.resume(checkpoint, incarnation)
+        await self._setbacks.resume(now, checkpoint, incarnation, best, anew=anew)
+
+    # -- at somebody's wish -------------------------------------------------------------------
+
+    def pause(self, now: float) -> bool:
+        """No further units until `go_on`; what is under way is still taken. Whether it is new."""
+        return self.course.phase == "training" and self.course.pause(now)
+
+    def go_on(self, now: float) -> bool:
+        """Whether it was paused until now."""
+        return self.course.go_on(now)
+
+    def finish(self, now: float, reason: str) -> bool:
+        """Train no further, but validate and test as at the end. Whether that is new."""
+        if self.course.phase != "training":
+            return False
+        self.course.go_on(now)
+        self.course.begin(now)  # also where nobody has come yet: then the first are the last
+        self.course.end("finished", reason)
+        return True
+
+    def stop(self, reason: str) -> bool:
+        """End now: no further evaluation, the best so far is kept. Whether that is new."""
+        if self.course.phase == "over":
+            return False
+        self._end_now("stopped", reason)
+        return True
 
     # -- time passes --------------------------------------------------------------------------
 
@@ -177,7 +222,7 @@ class Training:
         blind = self.course.phase == "training" and not self.course.evaluation.has("validate")
         if kind is None and not (blind and self._setbacks.last.due(now)):
             return
-        found = await self._setbacks.checkpoint()
+        found = await self._setbacks.checkpoint(now)
         if kind != "test":
             self._setbacks.last.offer(now, found)
         if kind is None:
@@ -202,11 +247,6 @@ class Training:
         self.course.decide(now, self.parameters.version, all_done=all_done, but=but)
         if self.course.phase == "over":
             self._note_who_stayed()
-
-    def stop(self, reason: str) -> None:
-        """End now, at somebody's wish: no further evaluation, the best so far is kept."""
-        if self.course.phase != "over":
-            self._end_now("stopped", reason)
 
     def fail(self, reason: str) -> None:
         """End now because of trouble on the host's side."""

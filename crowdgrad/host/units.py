@@ -11,6 +11,8 @@ from crowdgrad.host.ledger import MAX_FAILURES_IN_A_ROW, Contribution
 from crowdgrad.host.state import State
 from crowdgrad.planner.sizing import unit_batches
 
+PAUSED = "paused by its host"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Granted:
@@ -85,8 +87,7 @@ class Units:
         if unit is None:
             self._state.turns.nothing_for(who)
             return None, reason
-        if self._state.course.started_at is None:
-            self._state.course.started_at = now
+        self._state.course.begin(now)
         account.lease(now, unit.id, self._fetches(unit))
         self._state.turns.leased(who, now)
         return Granted(unit=unit, base=base, link=link, rate=self._state.local_rate), reason
@@ -106,6 +107,8 @@ class Units:
 
     def _not_now(self, now: float, account: Contribution) -> str:
         """Why a member gets no unit although there may be some; empty if it may have one."""
+        if self._state.course.paused:
+            return PAUSED
         held = self._state.book.holding(account.volunteer.id)
         if held > self._state.job.local.overlap:
             return f"you have {held} units already"

@@ -299,7 +299,7 @@ class Machine:
             await self.training.tick(asyncio.get_running_loop().time())
             await asyncio.sleep(0.2)
             if self.dice.random() < 0.03:
-                self.kept = await self.training.checkpoint()
+                self.kept = await self.training.checkpoint(0.0)
             if self.dice.random() < 0.005 and self.crashes < 4:
                 self.crashes += 1
                 return
@@ -312,9 +312,9 @@ class Machine:
         incarnation = self.training.parameters.version.incarnation
         self.training = self.anew()
         if self.kept is not None:
-            await self.training.resume(self.kept, incarnation + 1)
+            await self.training.resume(0.0, self.kept, incarnation + 1)
         else:  # nothing was kept: it begins from nothing, and must not be mistaken for the first
-            await self.training.resume(await self.training.checkpoint(), incarnation + 1)
+            await self.training.resume(0.0, await self.training.checkpoint(0.0), incarnation + 1)
 
 
 async def whole_job(recipe: Recipe, seed: int) -> Machine:

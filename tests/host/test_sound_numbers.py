@@ -152,7 +152,7 @@ def test_nothing_of_what_diverged_is_left_in_the_backups(half: bool, diverged: f
 async def test_what_was_held_is_let_go_of_when_we_go_back() -> None:
     training, _ = stage(DCASGD(batch_size=10), 1)
     parameters = training.parameters
-    saved = parameters.begin()
+    saved = parameters.begin(np.zeros(small.SIZE, np.float32))
     async with parameters.published() as snapshot:
         await parameters.hold(snapshot)
     await parameters.go_back(saved, Version(incarnation=1, count=0))
@@ -277,11 +277,11 @@ async def test_a_resumed_host_goes_back_to_where_it_resumed() -> None:
     await diverge(training, own, 1.0)
     for _ in range(3):
         await train_one(training, ada, 2.0)
-    kept = await training.checkpoint()
+    kept = await training.checkpoint(0.0)
     there = await weights(training)
 
     later, own, ada = with_own()
-    await later.resume(kept, incarnation=2)
+    await later.resume(0.0, kept, incarnation=2)
     assert later.state.rate == 0.25
     await train_one(later, ada, 3.0)
     await diverge(later, own, 4.0)

@@ -236,10 +236,10 @@ async def test_another_host_goes_on_from_a_checkpoint() -> None:
     ada = training.join(0.0, small.volunteer("ada"), own=False)
     for _ in range(3):
         await train_one(training, ada, 1.0)
-    kept = await training.checkpoint()
+    kept = await training.checkpoint(0.0)
     await train_one(training, ada, 2.0)
     later = small.training()
-    await later.resume(kept, incarnation=1)
+    await later.resume(0.0, kept, incarnation=1)
     assert later.parameters.version == Version(incarnation=1, count=3)
     assert (await later.parameters.copy())[0].tolist() == [-1.5] * small.SIZE
     back = later.join(0.0, small.volunteer("ada"), own=False)
