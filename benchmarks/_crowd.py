@@ -22,7 +22,7 @@ from crowdgrad.domain.data import Split
 from crowdgrad.domain.job import StoppingRule, Volunteer
 from crowdgrad.domain.work import Unit, UnitId, Update, VolunteerId
 from crowdgrad.host.job import JobPlan, Prepared, prepare
-from crowdgrad.host.ledger import Contribution
+from crowdgrad.host.members.accounts import Contribution
 from crowdgrad.host.train import load_data
 from crowdgrad.host.training import Training
 from crowdgrad.host.units import Granted

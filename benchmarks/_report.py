@@ -9,7 +9,7 @@ import os
 import platform
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -17,10 +17,16 @@ from pathlib import Path
 PACKAGES = ("crowdgrad", "numpy", "onnxruntime", "torch", "uvloop", "msgspec")
 
 
-def arguments(claim: str | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=claim)
+def arguments(
+    claim: str | None, more: Callable[[argparse.ArgumentParser], object] = lambda parser: None
+) -> argparse.Namespace:
+    """`more` adds a benchmark's own options."""
+    parser = argparse.ArgumentParser(
+        description=claim, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="the same figures, less exactly")
     parser.add_argument("--json", metavar="FILE", help="write the figures; - for stdout")
+    more(parser)
     return parser.parse_args()
 
 

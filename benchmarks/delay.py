@@ -27,7 +27,7 @@ from _report import Report, arguments
 from crowdgrad.domain.job import StoppingRule
 from crowdgrad.host.job import Prepared, new_id
 from crowdgrad.host.serve import Options, Run
-from crowdgrad.host.status import Status
+from crowdgrad.host.telling.status import Status
 from crowdgrad.process import run_async
 from crowdgrad.recipes.async_sgd import AsyncSGD
 from crowdgrad.recipes.base import Recipe, hyperparameters
@@ -59,7 +59,12 @@ async def train(prepared: Prepared, recipe: Recipe, epochs: int, *, alone: bool)
     paces = (0.0,) if alone else PACES_MS
     helpers = len(paces) - 1
     ready = replace(
-        prepared, job=job, recipe=recipe, minimum=helpers, start="any" if alone else "all"
+        prepared,
+        job=job,
+        recipe=recipe,
+        minimum=helpers,
+        start="any" if alone else "all",
+        initial=prepared.initial.copy(),  # it becomes the run's own
     )
     with tempfile.TemporaryDirectory() as folder:
         options = Options(runs=Path(folder), helpers=helpers, paces_ms=paces)

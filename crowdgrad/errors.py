@@ -16,7 +16,8 @@
     │   ├── ChildDied           CG205    a process we started ended unasked
     │   ├── CannotWrite         CG206    a file or folder cannot be written
     │   ├── RefusedHere         CG207    a job that went wrong too often on this machine
-    │   └── WallsMissing        CG208    this system cannot keep the trainer in as its owner wants
+    │   ├── WallsMissing        CG208    this system cannot keep the trainer in as its owner wants
+    │   └── RunBusy             CG209    another host is at work on the same run
     ├── ProgramError                     a model that cannot travel, or must not run
     │   ├── CaptureError        CG301    PyTorch cannot turn the model into a graph
     │   ├── GateError           CG302    the program computes something else than autograd
@@ -145,6 +146,10 @@ class RefusedHere(MachineError):
 
 class WallsMissing(MachineError):
     code = "CG208"
+
+
+class RunBusy(MachineError):
+    code = "CG209"
 
 
 class ProgramError(CrowdgradError):

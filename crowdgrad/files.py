@@ -1,19 +1,140 @@
-"""Files that are whole or not there at all, and what a disk's refusal means for a person."""
+"""Files that are whole or not there at all, and what a disk's refusal means for a person.
+
+A file is written as a draft, synced, renamed into its place, and its folder synced: whenever the
+power fails, there is the old file or the new one. The steps are a `Disk`'s, so that a simulated one
+can fail at each of them; `REAL` is the operating system's.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import io
+import itertools
 import os
-import tempfile
-from collections.abc import Callable, Iterator
+import stat
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol, TypeVar
 
 from crowdgrad.errors import CannotWrite, DiskFull
 
+Bytes = bytes | bytearray | memoryview
+
 PART = ".part"
 """How the name of an unfinished file ends."""
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""What the operating system says when there is no room."""
+CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EACCES)
+"""What file systems say that sync no folders, and folders one may write into but not read."""
+
+
+class Writing(Protocol):
+    """A file that is being written."""
+
+    def write(self, data: Bytes, /) -> object:
+        """All of it, at the end of what was written."""
+
+    def sync(self) -> None:
+        """When it returns, what was written survives a power cut."""
+
+    def close(self) -> None:
+        """Twice is no harm."""
+
+
+class Disk(Protocol):
+    """The steps by which files come to be. All raise OSError."""
+
+    def names(self, folder: Path) -> list[str]:
+        """What lies in a folder, in any order."""
+
+    def size(self, path: Path) -> int:
+        """How many bytes a file has: asked before reading what may be a stranger's."""
+
+    def read(self, path: Path) -> bytes: ...
+
+    def create(self, path: Path) -> Writing:
+        """A new file. Raises FileExistsError where there is one already."""
+
+    def rename(self, old: Path, new: Path) -> None:
+        """In one step, replacing what was there. Needs no room; lasts after `sync_folder`."""
+
+    def sync_folder(self, folder: Path) -> None:
+        """When it returns, the names in it survive a power cut."""
+
+    def remove(self, path: Path) -> None: ...
+
+    def make_folder(self, path: Path) -> None:
+        """With all above it, where they are not there yet; lasts when it returns."""
+
+
+class _RealWriting(io.FileIO):
+    """Private while it is written; everybody may read what is complete."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600))
+
+    def write(self, data: Bytes) -> int:  # type: ignore[override]
+        left = memoryview(data).cast("B")
+        while left:
+            left = left[super().write(left) or 0 :]
+        return len(data)
+
+    def sync(self) -> None:
+        os.fsync(self.fileno())
+
+    def close(self) -> None:
+        if not self.closed and hasattr(os, "fchmod"):
+            with contextlib.suppress(OSError):
+                os.fchmod(self.fileno(), 0o644)
+        super().close()
+
+
+class _RealDisk:
+    def names(self, folder: Path) -> list[str]:
+        return os.listdir(folder)
+
+    def size(self, path: Path) -> int:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):  # a pipe never ends, nor do some devices
+            raise OSError(errno.EINVAL, "not an ordinary file", str(path))
+        return found.st_size
+
+    def read(self, path: Path) -> bytes:
+        return path.read_bytes()
+
+    def create(self, path: Path) -> _RealWriting:
+        return _RealWriting(path)
+
+    def rename(self, old: Path, new: Path) -> None:
+        os.replace(old, new)
+
+    def sync_folder(self, folder: Path) -> None:
+        if sys.platform == "win32":
+            return  # folders cannot be opened there
+        try:
+            handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+        except OSError as error:
+            if error.errno not in CANNOT_SYNC:
+                raise
+
+    def remove(self, path: Path) -> None:
+        path.unlink()
+
+    def make_folder(self, path: Path) -> None:
+        missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+        path.mkdir(parents=True, exist_ok=True)
+        for folder in reversed(missing):
+            self.sync_folder(folder.parent)
+
+
+REAL = _RealDisk()
+W = TypeVar("W", bound=Writing)
 
 
 @contextlib.contextmanager
@@ -22,13 +143,32 @@ def disk_errors(where: Path, advice: str = "Choose a place you may write to.") -
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno in FULL:
             raise DiskFull(
                 f"There is no room left on the disk for {where}.", advice="Free some space."
             ) from error
         raise CannotWrite(
             f"Cannot write {where}: {error.strerror or error}.", advice=advice
         ) from error
+
+
+def write_parts(disk: Disk, path: Path, parts: Iterable[Bytes]) -> int:
+    """One file of all the parts, or nothing new at all; it lasts when this returns.
+
+    Returns how many bytes. The parts are never joined in memory. Raises OSError: see `disk_errors`.
+    """
+    written = 0
+
+    def fill(file: Writing) -> None:
+        nonlocal written
+        for part in parts:
+            file.write(part)
+            written += memoryview(part).nbytes
+        file.sync()
+
+    _place(disk, disk.create, path, path.parent, fill)
+    disk.sync_folder(path.parent)
+    return written
 
 
 def _write(file: BinaryIO, data: bytes) -> None:
@@ -48,19 +188,46 @@ def write_whole(
     The draft lies in `drafts` (by default beside the file, and on the same disk in any case) until
     it is complete. Without `sync` a power cut may tear the file: for what is verified when read.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, part = tempfile.mkstemp(
-        prefix=f".{path.name[:32]}.", suffix=PART, dir=drafts or path.parent
-    )
+
+    def fill(file: _RealWriting) -> None:
+        write(file, data)
+        if sync:
+            file.sync()
+
+    if sync:
+        REAL.make_folder(path.parent)
+    else:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    _place(REAL, REAL.create, path, drafts or path.parent, fill)
+    if sync:
+        REAL.sync_folder(path.parent)
+
+
+def _place(
+    disk: Disk,
+    create: Callable[[Path], W],
+    path: Path,
+    drafts: Path,
+    fill: Callable[[W], None],
+) -> None:
+    """A draft in `drafts`, filled, and renamed to `path`; what fails leaves no draft behind."""
+    draft, file = _draft(create, drafts, path.name)
     try:
-        with open(handle, "wb") as file:
-            write(file, data)
-            file.flush()
-            if sync:
-                os.fsync(file.fileno())
-        os.chmod(part, 0o644)  # a draft is private, what it becomes is not
-        os.replace(part, path)
+        try:
+            fill(file)
+        finally:
+            file.close()
+        disk.rename(draft, path)
     except BaseException:
         with contextlib.suppress(OSError):
-            os.unlink(part)
+            disk.remove(draft)
         raise
+
+
+def _draft(create: Callable[[Path], W], folder: Path, name: str) -> tuple[Path, W]:
+    """A name nobody uses: others may write the same file, and the dead leave drafts behind."""
+    for number in itertools.count():
+        draft = folder / f".{name[:32]}.{os.getpid()}-{number}{PART}"
+        with contextlib.suppress(FileExistsError):
+            return draft, create(draft)
+    raise AssertionError("numbers do not end")

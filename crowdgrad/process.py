@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import functools
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Coroutine, Generator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import IO, TypeVar
@@ -156,6 +157,74 @@ def end_all(children: Sequence[Child], patience_s: float = PATIENCE_S) -> None:
     for child in children:
         if not child.wait(max(0.0, deadline - time.monotonic())):
             child.kill()
+
+
+Say = Callable[[str], None]
+OURS = (signal.SIGINT, signal.SIGTERM)
+MAX_CRASHES = 5
+"""In a row, each soon after the start: then it is no accident."""
+HEALTHY_S = 60.0
+
+
+def can_supervise() -> bool:
+    return hasattr(os, "fork") and hasattr(signal, "sigtimedwait")
+
+
+def supervise(work: Callable[[Say, str], int]) -> int:
+    """Do the work in a child of ours, and again when a signal kills it.
+
+    `work(say, last)`: what it says with `say` is the last word that its successor is given; without
+    one it is not begun again. The child returns from here as if nothing had happened; so does this
+    process, with its exit code. Must be called before there are threads or an event loop.
+    """
+    last, crashes = "", 0
+    signal.pthread_sigmask(signal.SIG_BLOCK, {*OURS, signal.SIGCHLD})
+    while True:
+        reader, writer = os.pipe()
+        began = time.monotonic()
+        child = os.fork()
+        if child == 0:
+            os.close(reader)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {*OURS, signal.SIGCHLD})
+            die_with_parent()
+            return work(functools.partial(_tell, writer), last)
+        os.close(writer)
+        status = _wait_for(child)
+        last = _last_word(reader) or last
+        code = os.waitstatus_to_exitcode(status)
+        if code >= 0 or -code in OURS:
+            return code if code >= 0 else 128 - code
+        crashes = 1 if time.monotonic() - began > HEALTHY_S else crashes + 1
+        name = signal.Signals(-code).name
+        if not last or crashes >= MAX_CRASHES:
+            print(f"crowdgrad: killed by {name}, {crashes} times in a row.", file=sys.stderr)
+            return 128 - code
+        print(f"crowdgrad: killed by {name}; it begins again.", file=sys.stderr, flush=True)
+
+
+def _wait_for(child: int) -> int:
+    """How a child ended; what we are asked meanwhile is passed on to it."""
+    while True:
+        try:
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                return status
+            heard = signal.sigtimedwait({*OURS, signal.SIGCHLD}, 0.5)
+            # A terminal tells the whole group, our child too: only what was meant for us goes on.
+            if heard is not None and heard.si_signo in OURS and heard.si_code <= 0:
+                os.kill(child, heard.si_signo)
+        except KeyboardInterrupt:  # a handler of ours: another thread was told that it is over
+            os.kill(child, signal.SIGTERM)
+
+
+def _tell(writer: int, word: str) -> None:
+    os.write(writer, f"{word}\n".encode())
+
+
+def _last_word(reader: int) -> str:
+    with open(reader, "rb") as pipe:
+        words = pipe.read(1 << 16).decode(errors="replace").splitlines()
+    return words[-1] if words else ""
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:

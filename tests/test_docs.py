@@ -7,6 +7,7 @@ documenting it hears of it here. The matchmaker's own page is tested beside the 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import inspect
 import os
 import re
@@ -26,10 +27,11 @@ from crowdgrad.cli import bench
 from crowdgrad.cli.main import parser
 from crowdgrad.domain.job import StoppingRule
 from crowdgrad.errors import CrowdgradError, tree
-from crowdgrad.host.api import create_app
 from crowdgrad.host.jobfile import KEYS, VOLUNTEER_KEYS
+from crowdgrad.host.remote.api import create_app
+from crowdgrad.host.remote.control import Control
 from crowdgrad.host.setbacks import MAX_TRIES
-from crowdgrad.host.status import MemberStatus, Point, Status
+from crowdgrad.host.telling.status import MemberStatus, Point, Status
 from crowdgrad.host.updates import IGNORED
 from crowdgrad.net.framing import HEADER_BYTES, MAGIC, MAX_FIRST_BODY_BYTES
 from crowdgrad.net.messages import MAX_BODY_BYTES, MESSAGES, PROTOCOL
@@ -39,11 +41,14 @@ from crowdgrad.recipes import DEFAULT, RECIPES, from_table
 from crowdgrad.recipes.describe import describe
 from crowdgrad.settings import ENVIRONMENT_PREFIX, Settings
 from crowdgrad.volunteer import talk
+from tests.host import small
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = {
     "host": "host.md",
+    "runs": "runs.md",
+    "simulate": "simulation.md",
     "work": "volunteer.md",
     "doctor": "doctor.md",
     "hosts": "volunteer.md",
@@ -308,8 +313,10 @@ def test_every_route_of_the_host_has_a_row():
     def never() -> Status:
         raise AssertionError("nobody asks")
 
-    for route in create_app(never).openapi()["paths"]:
-        row_with(doc("host.md"), f"`GET {route}`")
+    control = Control(small.training(), lambda: 0.0, asyncio.Event())
+    for route, methods in create_app(never, control, "").openapi()["paths"].items():
+        for method in methods:
+            row_with(doc("host.md"), f"`{method.upper()} {route}`")
 
 
 @pytest.mark.parametrize("kind", [Status, MemberStatus, Point], ids=lambda kind: kind.__name__)

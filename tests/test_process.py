@@ -210,3 +210,72 @@ def test_die_with_parent_ends_a_grandchild() -> None:
     parent.wait()
     parent.stdout.close()
     wait_until(lambda: not alive(pid))
+
+
+SUPERVISED = """
+import os, signal, sys, time
+from crowdgrad.process import supervise
+
+def work(say, last):
+    lives = int(last or 0) + 1
+    if sys.argv[1] == "wait":
+        try:
+            print(lives, os.getpid(), flush=True)
+            time.sleep(600)
+        except KeyboardInterrupt:
+            return 7
+    print(lives, os.getpid(), flush=True)
+    if sys.argv[1] == "crash" and lives <= 2:
+        say(str(lives))
+        os.kill(os.getpid(), signal.SIGKILL)
+    if sys.argv[1] == "wordless":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if sys.argv[1] == "always":
+        say(str(lives))
+        os.kill(os.getpid(), signal.SIGABRT)
+    return 5
+
+sys.exit(supervise(work))
+"""
+
+
+def supervised(how: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", SUPERVISED, how], text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+@linux
+@pytest.mark.parametrize(
+    ("how", "lives", "code"),
+    [("crash", 3, 5), ("wordless", 1, 128 + 11), ("always", 5, 128 + 6), ("well", 1, 5)],
+)
+def test_what_a_signal_kills_begins_again_with_its_last_word(
+    how: str, lives: int, code: int
+) -> None:
+    process = supervised(how)
+    out, said = process.communicate(timeout=60)
+    assert [int(line.split()[0]) for line in out.splitlines()] == list(range(1, lives + 1))
+    assert process.returncode == code
+    assert said.count("begins again") == lives - 1
+
+
+@linux
+def test_who_supervises_passes_on_what_it_is_told() -> None:
+    process = supervised("wait")
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 7
+
+
+@linux
+def test_what_is_supervised_dies_with_who_supervises() -> None:
+    process = supervised("wait")
+    assert process.stdout is not None
+    child = int(process.stdout.readline().split()[1])
+    process.kill()
+    process.communicate(timeout=60)
+    wait_until(lambda: not alive(child))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import time
+import threading
 
 import pytest
 
 from crowdgrad.net.messages import Leave
 from crowdgrad.net.transport.inproc import pair
-from tests.virtual_time import Deadlock, run_virtual
+from crowdgrad.simulator.virtual_time import Node
+from tests.virtual_time import Deadlock, VirtualLoop, run_virtual
 
 
 def test_hours_pass_at_once_and_in_order() -> None:
@@ -62,12 +63,77 @@ def test_connections_inside_the_process_keep_virtual_time() -> None:
     assert run_virtual(main()) == (0.0, 90.0)
 
 
-def test_the_clock_stands_still_while_another_thread_works() -> None:
-    async def main() -> float:
-        loop = asyncio.get_running_loop()
-        start = loop.time()
-        async with asyncio.timeout(0.005):
-            await asyncio.to_thread(time.sleep, 0.05)
-        return loop.time() - start
+def test_there_are_no_threads_and_their_work_takes_virtual_time() -> None:
+    loop = VirtualLoop()
+    loop.thread_s = lambda: 5.0
 
-    assert run_virtual(main()) == 0.0
+    async def main() -> tuple[int, float, bool]:
+        start, here = loop.time(), threading.get_ident()
+        there = await asyncio.to_thread(threading.get_ident)
+        return len(asyncio.all_tasks()), loop.time() - start, there == here
+
+    assert run_virtual(main(), loop=loop) == (1, 5.0, True)
+
+
+def test_a_frozen_machine_does_nothing_and_then_all_it_missed() -> None:
+    loop, story = VirtualLoop(), []
+
+    async def count(name: str) -> None:
+        for number in range(3):
+            await asyncio.sleep(1.0)
+            story.append((name, number, loop.now))
+
+    async def main() -> None:
+        start, one, other = loop.now, Node("one"), Node("other")
+        tasks = [one.spawn(count("one")), other.spawn(count("other"))]
+        await asyncio.sleep(0.5)
+        loop.freeze(one)
+        await asyncio.sleep(9.5)
+        assert [(name, number) for name, number, _ in story] == [("other", n) for n in range(3)]
+        loop.thaw(one)
+        await asyncio.gather(*tasks)
+        assert [at - start for name, _, at in story if name == "one"] == [10.0, 11.0, 12.0]
+
+    run_virtual(main(), loop=loop)
+
+
+def test_every_machine_has_its_own_clock() -> None:
+    loop = VirtualLoop()
+
+    async def look() -> tuple[float, float]:
+        before = loop.time()
+        async with asyncio.timeout(3.0):
+            await asyncio.sleep(2.0)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(3.0):
+                await asyncio.sleep(4.0)
+        return before, loop.time() - before
+
+    async def main() -> None:
+        node = Node("ahead")
+        node.offset_s = 5000.0
+        start = loop.now
+        assert await node.spawn(look()) == (start + 5000.0, 5.0)
+        assert loop.time() == start + 5.0
+
+    run_virtual(main(), loop=loop)
+
+
+def test_what_was_to_run_on_a_thread_of_a_dead_machine_does_not() -> None:
+    loop, done = VirtualLoop(), []
+    loop.thread_s = lambda: 1.0
+
+    async def work(name: str) -> None:
+        await asyncio.to_thread(done.append, name)
+
+    async def main() -> None:
+        dead, alive = Node("dead"), Node("alive")
+        tasks = [dead.spawn(work("dead")), alive.spawn(work("alive"))]
+        await asyncio.sleep(0.5)
+        dead.kill()
+        tasks[1].cancel()  # nobody waits for it any more: a thread goes on all the same
+        await asyncio.sleep(1.0)
+        assert all(task.cancelled() for task in tasks)
+
+    run_virtual(main(), loop=loop)
+    assert done == ["alive"]

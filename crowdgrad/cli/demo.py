@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from crowdgrad.cli.display import View
-    from crowdgrad.host.status import Status
+    from crowdgrad.host.telling.status import Status
 
 TEXT = """\
 See crowdgrad at work on this machine: a matchmaker, a host and three
@@ -243,7 +243,7 @@ class Stage:
     def _status(self) -> Status | None:
         import msgspec
 
-        from crowdgrad.host.status import Status
+        from crowdgrad.host.telling.status import Status
 
         try:
             with urllib.request.urlopen(f"{self.url}/status", timeout=5) as reply:  # noqa: S310
@@ -275,7 +275,7 @@ def _finish(args: argparse.Namespace, console: Console, folder: str) -> int:
     import msgspec
 
     from crowdgrad.cli.display import summary
-    from crowdgrad.host.status import Status
+    from crowdgrad.host.telling.status import Status
 
     job = json.loads((Path(folder) / "job.json").read_text())
     outcome = job["outcome"]

@@ -9,8 +9,11 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from crowdgrad.host.status import MemberStatus, Status, score, spell
+from crowdgrad.host.telling.status import MemberStatus, Status, score, spell
 
+SHOWN_DEPARTURES = 3
+LIVE_ROWS, SUMMARY_ROWS = 12, 40
+"""Members shown while it runs, and at the end."""
 SPARKS = "▁▂▃▄▅▆▇█"
 PHASES = {
     "training": "training",
@@ -29,18 +32,19 @@ class View:
 
     def render(self, status: Status) -> RenderableType:
         self._remember(status)
-        notice = [Text(status.notice, style="yellow"), Text()] if status.notice else []
         return Panel(
             Group(
                 self._bar(status),
                 Text(),
                 self._numbers(status),
+                Text(beside(status), style="dim", no_wrap=True, overflow="ellipsis"),
                 Text(),
-                *notice,
-                members(status),
+                *(part for words in _said(status) for part in (words, Text())),
+                members(status, LIVE_ROWS),
+                *_departures(status),
             ),
             title=f"[bold]{escape(status.title)}[/] · {status.recipe}",
-            subtitle=PHASES.get(status.phase, status.phase),
+            subtitle=_phase(status),
             padding=(1, 2),
         )
 
@@ -74,18 +78,72 @@ class View:
         return grid
 
 
-def members(status: Status) -> Table:
+def _phase(status: Status) -> str:
+    paused = status.paused and status.phase == "training"
+    return "[bold yellow]paused[/]" if paused else PHASES.get(status.phase, status.phase)
+
+
+def _said(status: Status) -> list[Text]:
+    """What must not be overlooked."""
+    trouble = status.checkpoint.trouble if status.checkpoint is not None else ""
+    said = [Text(trouble, style="bold red")] if trouble else []
+    return said + ([Text(status.notice, style="yellow")] if status.notice else [])
+
+
+def beside(status: Status) -> str:
+    """What matters less than the numbers: the network, checkpoints, who came and went."""
+    parts = [f"↓ {_amount(status.bytes_received_per_s)}B/s ↑ {_amount(status.bytes_sent_per_s)}B/s"]
+    if status.checkpoint is not None:
+        age_s = status.checkpoint.age_s
+        parts.append("not saved yet" if age_s is None else f"saved {_age(age_s)} ago")
+    parts.append(f"{status.arrivals} came, {sum(status.departures_by_kind.values())} went")
+    if status.resumed:
+        parts.append(f"{status.resumed} restarts")
+    return " · ".join(parts)
+
+
+def _departures(status: Status) -> list[Text]:
+    """The last who went, and why."""
+    shown = status.departures[-SHOWN_DEPARTURES:]
+    lines = [
+        Text(f"{gone.name[:20]} went after {_age(gone.stayed_s)}: {gone.reason}", style="dim",
+             no_wrap=True, overflow="ellipsis")
+        for gone in shown
+    ]  # fmt: skip
+    return [Text(), *lines] if lines else []
+
+
+def _age(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def _amount(value: float) -> str:
+    for power, letter in ((9, "G"), (6, "M"), (3, "k")):
+        if value >= 10**power:
+            return f"{value / 10**power:.3g} {letter}"
+    return f"{value:.0f} "
+
+
+def members(status: Status, most: int) -> Table:
+    """Of a large crowd only those who gave the most, and who is here before who has gone."""
     table = Table(box=None, pad_edge=False, header_style="dim")
-    rows = [_member(member) for member in status.members]
+    first = sorted(status.members, key=lambda m: (not m.connected, -m.samples, m.position))[:most]
+    shown = sorted(first, key=lambda m: m.position)
+    rows = [_member(member) for member in shown]
     headings = ("who is here", "/s", "samples", "share", "stale")
     for number, heading in enumerate(headings):
         width = max(len(row[number]) for row in ((*headings, ""), *rows))
         right = "right" if number else "left"
         table.add_column(heading, justify=right, no_wrap=True, min_width=width)  # type: ignore[arg-type]
     table.add_column("state", overflow="ellipsis", max_width=44, no_wrap=True)
-    for member, row in zip(status.members, rows, strict=True):
+    for member, row in zip(shown, rows, strict=True):
         # As text, not as markup: names and reasons are strangers' words.
         table.add_row(*map(Text, row), style="" if member.connected else "dim")
+    if len(shown) < len(status.members):
+        here = sum(m.connected for m in status.members) - sum(m.connected for m in shown)
+        table.add_row(f"and {len(status.members) - len(shown)} more, {here} here", style="dim")
     return table
 
 
@@ -117,6 +175,9 @@ def summary(console: Console, status: Status, folder: str) -> None:
         f"({speed:,.0f} samples/s), mean staleness {status.mean_staleness:.1f}.",
         highlight=False,
     )
+    console.print(_traffic(status), highlight=False)
+    if status.refused:
+        console.print(f"Refused updates: {_counted(status.refused_by_reason)}.", highlight=False)
     if status.ignored:
         late = sorted((m for m in status.members if m.ignored), key=lambda m: -m.ignored)
         whose = ", ".join(f"{m.name} {m.ignored:,}" for m in late[:3])
@@ -126,8 +187,23 @@ def summary(console: Console, status: Status, folder: str) -> None:
         )
     if status.notice:
         console.print(f"[yellow]{escape(status.notice)}[/]", highlight=False)
-    console.print(members(status))
+    console.print(members(status, SUMMARY_ROWS))
     console.print(f"Model, metrics and report: [bold]{folder}[/]", soft_wrap=True)
+
+
+def _traffic(status: Status) -> str:
+    gone = _counted(status.departures_by_kind)
+    went = f", {sum(status.departures_by_kind.values())} went ({gone})" if gone else ""
+    often = "once" if status.resumed == 1 else f"{status.resumed} times"
+    again = f" The host was started again {often}." if status.resumed else ""
+    return (
+        f"{_amount(status.bytes_received)}B received, {_amount(status.bytes_sent)}B sent; "
+        f"{status.arrivals} came{went}.{again}"
+    )
+
+
+def _counted(counts: dict[str, int]) -> str:
+    return ", ".join(f"{why.replace('_', ' ')} {count:,}" for why, count in counts.items())
 
 
 def plain(status: Status) -> str:
@@ -139,8 +215,13 @@ def plain(status: Status) -> str:
         f"  {status.samples_per_s:,.0f} samples/s  {status.updates_per_s:,.0f} updates/s"
         f"  staleness {status.mean_staleness:.1f}  loss {loss}"
         f"  {status.metric or 'validation'} {spell(status, status.validation)}  {here} here"
-        f"{_waiting(status)}"
+        f"{'  paused' if status.paused else ''}{_waiting(status)}{_trouble(status)}"
     )
+
+
+def _trouble(status: Status) -> str:
+    checkpoint = status.checkpoint
+    return f"  {checkpoint.trouble}" if checkpoint is not None and checkpoint.trouble else ""
 
 
 def _waiting(status: Status) -> str:

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import dataclasses
 import json
+import os
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
 
     from crowdgrad.data.dataset import DataSet
     from crowdgrad.host.job import JobPlan, Prepared
-    from crowdgrad.host.serve import Here, Outcome
-    from crowdgrad.host.status import Status
+    from crowdgrad.host.keeping.resume import GoingOn, Serving
+    from crowdgrad.host.serve import Here, Options, Outcome
+    from crowdgrad.host.telling.status import Status
     from crowdgrad.settings import Settings
 
 TEXT = """\
@@ -32,7 +34,9 @@ train on: you are asked before it is published for the first time.
   crowdgrad host job.toml                      as the job file says
   crowdgrad host model:job                     a cg.Job in model.py
   crowdgrad host job.toml --matchmaker URL     let volunteers find it
-  crowdgrad host job.toml --continue RUN       go on where an earlier run ended
+  crowdgrad host job.toml --continue RUN       start from that run's result
+  crowdgrad host --resume RUN                  go on with a run whose host died
+  crowdgrad host --resume RUN --epochs 20      train a finished run for longer
   crowdgrad host job.toml --host 0.0.0.0 --port 8701
                           let others join: crowdgrad work HOST:8701
 
@@ -47,6 +51,7 @@ A job file:
   epochs = 10
 """
 PLAIN_EVERY_S = 2.0
+LOOPBACK = "127.0.0.1"
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -56,11 +61,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         description=TEXT,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("job", metavar="JOB", help="a job file, or module:object")
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (this machine)")
-    parser.add_argument("--port", type=int, default=0, help="port for volunteers (any free one)")
+    parser.add_argument("job", metavar="JOB", nargs="?", help="a job file, or module:object")
+    parser.add_argument("--host", help="address to listen on (this machine)")
+    parser.add_argument("--port", type=int, help="port for volunteers (any free one)")
     parser.add_argument("--advertise", metavar="HOST", help="address to tell others (the same)")
-    parser.add_argument("--http-port", type=int, default=0, help="port of the HTTP API")
+    parser.add_argument("--http-port", type=int, help="port of the HTTP API (any free one)")
     parser.add_argument("--matchmaker", metavar="URL", help="publish the job there")
     parser.add_argument("--runs", metavar="DIR", default="runs", help="where results go (runs)")
     parser.add_argument(
@@ -68,8 +73,15 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="start from this run's parameters, with its splits: its folder or id",
     )  # fmt: skip
     parser.add_argument(
-        "--helpers", type=whole, default=0, help="further local volunteers to start"
-    )
+        "--resume", metavar="RUN",
+        help="go on with this run, from its last checkpoint: its folder, its id, or last",
+    )  # fmt: skip
+    parser.add_argument("--epochs", type=whole, help="with --resume: until so many are done")
+    parser.add_argument("--helpers", type=whole, help="further local volunteers to start")
+    parser.add_argument(
+        "--no-supervise", action="store_true",
+        help="do not go on by itself when the host is killed",
+    )  # fmt: skip
     parser.add_argument(
         "--yes", action="store_true", help="every volunteer may read and keep the data: ask nobody"
     )
@@ -83,23 +95,79 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
+    from crowdgrad.process import can_supervise, supervise
+
+    _check(args)
+    if args.no_supervise or not args.as_program or not can_supervise():
+        return _host(args)
+    return supervise(lambda say, last: _host(args, say, last))
+
+
+def _check(args: argparse.Namespace) -> None:
+    from crowdgrad.errors import TargetError
+
+    if (args.job is None) == (args.resume is None):
+        raise TargetError(
+            "What is to be trained?", advice="Give a job file, or --resume RUN, and not both."
+        )
+    if args.resume is None and args.epochs is not None:
+        raise TargetError(
+            "--epochs is for --resume.", advice="Write epochs into [stop] of the job file."
+        )
+
+
+def _host(
+    args: argparse.Namespace, say: Callable[[str], None] = lambda run: None, last: str = ""
+) -> int:
+    """`last`: the run of a host before us that was killed; `say` hears of ours."""
     from rich.console import Console
 
-    from crowdgrad.host.job import prepare
     from crowdgrad.process import run_async
     from crowdgrad.settings import load
 
     settings = load({"home": args.home})
     console = Console(file=sys.stderr if args.json == "-" else None)
+    going_on = _going_on(args, last, console)
+    prepared = going_on.prepared if going_on else _prepare(args, settings, console)
+    _introduce(console, prepared)
+    outcome = run_async(_serve(args, prepared, settings, console, going_on=going_on, say=say))
+    _finish(args, outcome, console)
+    return 0 if outcome.state == "finished" else 1
+
+
+def _prepare(args: argparse.Namespace, settings: Settings, console: Console) -> Prepared:
+    from crowdgrad.host.job import prepare
+
     with console.status("Reading the job"):
         plan = _plan(args, settings.home / "data")
     _agree_to_publish(args, plan.data, settings.home, console)
     with console.status("Looking at the model") as spinner:
-        prepared = prepare(plan, lambda text: spinner.update(text[:1].upper() + text[1:]))
-    _introduce(console, prepared)
-    outcome = run_async(_serve(args, prepared, settings, console))
-    _finish(args, outcome, console)
-    return 0 if outcome.state == "finished" else 1
+        return prepare(plan, lambda text: spinner.update(text[:1].upper() + text[1:]))
+
+
+def _going_on(args: argparse.Namespace, last: str, console: Console) -> GoingOn | None:
+    """The run to go on with; None: begin a new one, also where the last died too soon."""
+    from crowdgrad.errors import DataMissing
+    from crowdgrad.host.earlier import find_run
+    from crowdgrad.host.keeping.resume import find
+
+    if not last and args.resume is None:
+        return None
+    try:
+        with console.status("Reading the last checkpoint"):
+            found = find(find_run(last or args.resume, Path(args.runs)), args.epochs)
+    except DataMissing:
+        if args.resume is not None:
+            raise
+        return None
+    for skipped in found.skipped:
+        console.print(f"A checkpoint cannot be used: {skipped}", highlight=False, markup=False)
+    version, epochs = found.version, found.prepared.job.stop.epochs
+    console.print(
+        f"Goes on with {found.folder.name} from version {version}, until epoch {epochs}",
+        highlight=False,
+    )
+    return found
 
 
 def _plan(args: argparse.Namespace, cache: Path) -> JobPlan:
@@ -132,7 +200,7 @@ def _agree_to_publish(
     from crowdgrad.errors import CrowdgradError, NotAgreed
     from crowdgrad.host.publishing import Published, name_of, open_to_others, warning
 
-    if args.yes or not open_to_others(args.host, args.advertise, args.matchmaker):
+    if args.yes or not open_to_others(args.host or LOOPBACK, args.advertise, args.matchmaker):
         return
     published, name = Published(home), name_of(data)
     if name in published:
@@ -163,31 +231,49 @@ def _introduce(console: Console, prepared: Prepared) -> None:
         console.print(f"Note: {note}", highlight=False, markup=False)
 
 
-async def _serve(
-    args: argparse.Namespace, prepared: Prepared, settings: Settings, console: Console
-) -> Outcome:
-    from crowdgrad.host.serve import Options, Run
-    from crowdgrad.process import stop_requests
+def _options(args: argparse.Namespace, before: Serving | None) -> Options:
+    """What the command line says; else as the run was hosted before."""
+    from crowdgrad.host.keeping.resume import Serving
+    from crowdgrad.host.serve import Options
 
-    options = Options(
+    before = before or Serving(host=LOOPBACK, port=0)
+    return Options(
         runs=Path(args.runs),
-        host=args.host,
-        port=args.port,
-        advertise=args.advertise,
-        http_port=args.http_port,
-        matchmaker=args.matchmaker,
-        helpers=args.helpers,
+        host=args.host or before.host,
+        port=before.port if args.port is None else args.port,
+        any_port=args.port is None,
+        advertise=args.advertise or before.advertise,
+        http_port=before.http_port if args.http_port is None else args.http_port,
+        matchmaker=args.matchmaker or before.matchmaker,
+        helpers=before.helpers if args.helpers is None else args.helpers,
+        token=before.token,
     )
 
+
+async def _serve(
+    args: argparse.Namespace,
+    prepared: Prepared,
+    settings: Settings,
+    console: Console,
+    *,
+    going_on: GoingOn | None,
+    say: Callable[[str], None],
+) -> Outcome:
+    from crowdgrad.host.serve import Run
+    from crowdgrad.process import stop_requests
+
+    options = _options(args, going_on.serving if going_on else None)
+
     def started(here: Here) -> None:
-        _greet(console, here, args.matchmaker)
+        say(str(here.folder))
+        _greet(console, here, options.matchmaker)
         if args.announce:
             write_json(args.announce, {"address": here.address, "url": here.url,
                                        "folder": str(here.folder), "code": here.code,
-                                       "key": here.key})  # fmt: skip
+                                       "key": here.key, "pid": os.getpid()})  # fmt: skip
 
     with stop_requests() as stop:
-        here = Run(prepared, options, settings)
+        here = Run(prepared, options, settings, going_on)
         display, watch = _display(args, console)
         with display:
             return await here.to_the_end(stop, started=started, watch=watch)
@@ -235,7 +321,7 @@ def _lines(console: Console) -> Callable[[Status], None]:
 
 def _finish(args: argparse.Namespace, outcome: Outcome, console: Console) -> None:
     from crowdgrad.cli.display import summary
-    from crowdgrad.host.status import as_json
+    from crowdgrad.host.telling.status import as_json
 
     summary(console, outcome.status, str(outcome.folder))
     write_json(args.json, {**json.loads(as_json(outcome.status)), "run": str(outcome.folder)})

@@ -26,7 +26,9 @@ from crowdgrad.cli import (
     matchmaker,
     predict,
     recipes,
+    runs,
     settings,
+    simulate,
     work,
 )
 from crowdgrad.cli.output import fitted
@@ -35,6 +37,7 @@ from crowdgrad.process import interrupt_on_sigterm, tie_to_stdin
 
 COMMANDS = (
     host,
+    runs,
     work,
     hosts,
     log,
@@ -46,6 +49,7 @@ COMMANDS = (
     data,
     demo,
     bench,
+    simulate,
     settings,
 )
 
@@ -89,6 +93,7 @@ class _CurrentStderr(logging.StreamHandler[TextIO]):
 def main(argv: Sequence[str] | None = None) -> int:
     root = parser()
     args = root.parse_args(argv)
+    args.as_program = argv is None
     if "run" not in args:  # no command: show what there is
         root.print_help()
         return 0

@@ -206,7 +206,7 @@ def _as_npz(answers: Answers) -> bytes:
 
 
 def _as_json(model: Model, answers: Answers) -> dict[str, object]:
-    from crowdgrad.host.status import finite
+    from crowdgrad.host.telling.status import finite
 
     told: dict[str, object] = {"run": model.run.id, "records": len(answers.outputs[0])}
     if answers.classes is not None and answers.probabilities is not None:

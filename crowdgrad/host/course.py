@@ -24,6 +24,8 @@ Phase = Literal["training", "validating", "testing", "over"]
 EVALUATE_EVERY_S = (0.5, 5.0)
 """The least and the most between two evaluations; in between, a twentieth of the time so far."""
 
+MAX_HISTORY = 4096
+"""Evaluations remembered."""
 EXPLODING = 3.0
 """How many times worse than the best a loss may be and still be no explosion."""
 
@@ -137,6 +139,9 @@ class Course:
             self.tested = scores
             return scores
         self.history.append(scores)
+        if len(self.history) > MAX_HISTORY:  # the older half in less detail: weeks fit in memory
+            half = MAX_HISTORY // 2
+            self.history = self.history[:half:2] + self.history[half:]
         if scores.better_than(self.best):
             self.best, self.best_vector = scores, vector
         return scores

@@ -58,11 +58,13 @@ class Earlier:
 
 
 def find_run(name: str, runs: Path) -> Path:
-    """The folder of a run: itself, or that of its id in `runs`. Raises DataMissing."""
+    """The folder of a run: itself, that of its id in `runs`, or the `last`. Raises DataMissing."""
     for folder in (Path(name), runs / name):
         if (folder / "job.json").is_file():
             return folder
-    ids = sorted(file.parent.name for file in runs.glob("*/job.json"))
+    ids = sorted(file.parent.name for file in runs.glob("*/job.json"))  # they begin with the time
+    if name == "last" and ids:
+        return runs / ids[-1]
     last = f"The last in {runs} is {ids[-1]}." if ids else f"There are none in {runs}."
     raise DataMissing(f"There is no run {name}.", advice=f"Give its folder or its id. {last}")
 

@@ -72,6 +72,7 @@ class Round:
     version: Version
     epoch: float
     book: LeaseBook
+    first_id: int
     samples: int = 0
     loss_sum: float = 0.0
     metric_sums: dict[str, float] = field(default_factory=dict)
@@ -106,13 +107,14 @@ class Evaluation:
         """`vector` is the round's own from now on."""
         assert self.round is None, "one round at a time"
         plans = self._plans[kind]
+        first_id = FIRST_ID + next(self._numbers) * IDS_PER_ROUND
         book = LeaseBook(
             Ranges(plans, epochs=1, shard_order=lambda epoch: plans.at(epoch).shards),
             kind=kind,
             lease_s=lease_s,
-            first_id=FIRST_ID + next(self._numbers) * IDS_PER_ROUND,
+            first_id=first_id,
         )
-        self.round = Round(kind, vector, version, epoch, book)
+        self.round = Round(kind, vector, version, epoch, book, first_id)
 
     def lease(self, now: float, worker: VolunteerId) -> Unit | None:
         if self.round is None:
@@ -121,8 +123,8 @@ class Evaluation:
 
     def finish(self, update: Update, worker: VolunteerId) -> str:
         """`accepted`, or why the result cannot be used."""
-        if self.round is None:
-            return "already_done"
+        if self.round is None or update.unit < self.round.first_id:
+            return "already_done"  # of an earlier round: an answer of ours was lost
         unit, refusal = self.round.book.finish(
             update.unit, worker, update.base, self.round.version.incarnation
         )

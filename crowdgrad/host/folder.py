@@ -5,7 +5,10 @@ metrics.jsonl      one line a second while training, one for each evaluation
 model.safetensors  the best parameters and their buffers: the model's state dict
 model.onnx         the forward graph with those inside, for inference
 report.html        curves and contributions, in one file
-logs/              what the processes the host started said
+tensorboard/       the curves as event files
+logs/              what the host and the processes it started said
+resume/            all that is needed to go on from here, on this machine or another
+control.json       how to reach the host, while it runs
 """
 
 from __future__ import annotations
@@ -13,44 +16,83 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 import tempfile
+import time
 from pathlib import Path
 
+from crowdgrad.errors import RunBusy
 from crowdgrad.files import disk_errors, write_whole
+from crowdgrad.host.telling.growing import GrowingFile
+
+try:
+    import fcntl
+except ImportError:  # Windows: nobody keeps a second host away there
+    fcntl = None  # type: ignore[assignment]
 
 logger = logging.getLogger(__name__)
 Json = dict[str, object]
+LOCK_TRIES, LOCK_PAUSE_S = 10, 0.05
 ADVICE = "Choose another folder with --runs."
 
 
 class RunFolder:
-    def __init__(self, path: Path, *, reserve_bytes: int = 0) -> None:
-        """Raises DiskFull or CannotWrite when the folder, or room in it, cannot be had.
+    def __init__(self, path: Path, *, reserve_bytes: int = 0, again: bool = False) -> None:
+        """A new one, or one that is gone on with (`again`); nobody else works on it meanwhile.
 
-        The reserve is kept for the results: a disk that fills up while training costs metrics,
-        never the model. It has no name, so nothing of it is left whatever happens.
+        Raises DiskFull or CannotWrite when the folder, or room in it, cannot be had, and RunBusy
+        where another host has it.
+
+        The reserve is kept for the results: a disk that fills up while training costs metrics and
+        checkpoints, never the model. It has no name, so nothing of it is left whatever happens.
         """
         self.path = path
+        self.new = not again
+        self._metrics: GrowingFile | None = None
         self._metrics_lost = False
         with disk_errors(path, ADVICE):
-            path.mkdir(parents=True, exist_ok=False)
+            path.mkdir(parents=True, exist_ok=again)
+            self._lock = _locked(path)
             self._reserve = tempfile.TemporaryFile(dir=path)  # noqa: SIM115 (kept while we run)
             try:
                 if reserve_bytes and hasattr(os, "posix_fallocate"):
                     os.posix_fallocate(self._reserve.fileno(), 0, reserve_bytes)
             except OSError:
-                self._reserve.close()
-                path.rmdir()
+                self.discard()
                 raise
 
     def discard(self) -> None:
-        """Take the folder away again: the run did not start."""
-        self._reserve.close()
-        self.path.rmdir()
+        """Take the folder away again, where it is new: the run did not start."""
+        self.close()
+        if self.new:
+            shutil.rmtree(self.path, ignore_errors=True)
 
     def release(self) -> None:
         """Give the reserved room back: what it was kept for is written next."""
         self._reserve.close()
+
+    def close(self) -> None:
+        """Others may work on it."""
+        self._reserve.close()
+        if self._metrics is not None:
+            self._metrics.close()
+        os.close(self._lock)
+
+    @property
+    def metrics_bytes(self) -> int:
+        """How long metrics.jsonl is."""
+        if self._metrics is not None:
+            return self._metrics.length
+        try:
+            return (self.path / "metrics.jsonl").stat().st_size
+        except OSError:
+            return 0
+
+    def rewind_metrics(self, length: int) -> None:
+        """Forget the lines after a checkpoint: what they tell will happen again, otherwise."""
+        if self.metrics_bytes > length:
+            with disk_errors(self.path / "metrics.jsonl", ADVICE):
+                os.truncate(self.path / "metrics.jsonl", length)
 
     def write(self, name: str, data: bytes | str) -> Path:
         """All of it or nothing. Raises DiskFull or CannotWrite."""
@@ -65,9 +107,28 @@ class RunFolder:
     def add_metrics(self, line: Json) -> None:
         """Append one line. A full disk costs metrics, never the training: it is said once."""
         try:
-            with (self.path / "metrics.jsonl").open("a") as file:
-                file.write(json.dumps(line) + "\n")
+            if self._metrics is None:
+                self._metrics = GrowingFile(self.path / "metrics.jsonl")
+            self._metrics.add((json.dumps(line) + "\n").encode())
         except OSError as error:
             if not self._metrics_lost:
                 logger.warning("metrics.jsonl cannot be written: %s", error.strerror)
             self._metrics_lost = True
+
+
+def _locked(path: Path) -> int:
+    """The folder itself, opened and ours alone for as long as we live. Raises RunBusy."""
+    handle = os.open(path, os.O_RDONLY)
+    for _ in range(LOCK_TRIES if fcntl is not None else 0):
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return handle
+        except OSError:  # `crowdgrad runs` looks for a moment whether anybody has it
+            time.sleep(LOCK_PAUSE_S)
+    if fcntl is None:
+        return handle
+    os.close(handle)
+    raise RunBusy(
+        f"Another host is at work on {path}.",
+        advice="`crowdgrad runs` shows it; stop it first.",
+    )

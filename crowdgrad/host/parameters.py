@@ -1,10 +1,11 @@
 """The parameters, what the rule remembers, and the copies on their way to volunteers.
 
 The rule changes one vector in place, the state; the buffers behind the parameters are merged beside
-(`numerics.buffers`). What volunteers receive is a snapshot: one copy per published
-version that somebody asked for, shared by everyone who asked, given back to a small pool after the
-last send. A new version is published every `publish_every` changes. For rules that need it, what a
-unit in flight started from is kept until nobody works from it any more (`backups`).
+(`numerics.buffers`). What volunteers receive is a snapshot: one copy per published version that
+somebody asked for, shared by everyone who asked. The latest is written over where nobody receives
+it; older ones live until their last send is over, so there are never more of them than sends under
+way. A new version is published every `publish_every` changes. For rules that need it, what a unit
+in flight started from is kept until nobody works from it any more (`backups`).
 
 Vectors larger than `INLINE_BYTES` are worked on in a thread, so that the event loop is never held
 for long; a lock keeps whoever copies from seeing half a change.
@@ -13,6 +14,8 @@ for long; a lock keeps whoever copies from seeing half a change.
 from __future__ import annotations
 
 import asyncio
+import mmap
+import sys
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -32,8 +35,33 @@ from crowdgrad.numerics.vectors import Vector, all_finite, as_bytes, blocks
 from crowdgrad.recipes.base import Serving
 
 INLINE_BYTES = 1 << 20
-MAX_SPARE = 4
+MAX_SPARE = 1
 T = TypeVar("T")
+
+
+def room(size: int) -> memoryview:
+    """So many bytes of memory; large ones go back to the system at once when nobody uses them.
+
+    An allocator would keep them for later, and with a handful of vectors that is a lot.
+    """
+    if size <= INLINE_BYTES:
+        return memoryview(bytearray(size))
+    if sys.platform == "win32":
+        return memoryview(mmap.mmap(-1, size))
+    return memoryview(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+
+
+def blank(words: int) -> Vector:
+    """A vector of so many numbers, whichever."""
+    if 4 * words <= INLINE_BYTES:
+        return np.empty(words, np.float32)
+    return np.frombuffer(room(4 * words), np.float32)
+
+
+def copy_of(vector: Vector) -> Vector:
+    fresh = blank(len(vector))
+    np.copyto(fresh, vector)
+    return fresh
 
 
 class Snapshot:
@@ -82,6 +110,7 @@ class Parameters:
         self._lock = asyncio.Lock()
         self._latest: Snapshot | None = None
         self._spare: list[Snapshot] = []
+        self._pinned = 0
         self._backups: Backups | None = None
         self._held: dict[Version, Snapshot] = {}
         if rule.needs_base:
@@ -271,7 +300,9 @@ class Parameters:
         async with self._lock:
             other = beside()
             await self._do(
-                lambda: copies.append(Saved(self._state.copy(), self._memory.copy(), self.version))
+                lambda: copies.append(
+                    Saved(copy_of(self._state), self._memory.copy(), self.version)
+                )
             )
         return copies[0], other
 
@@ -298,24 +329,45 @@ class Parameters:
 
     async def copy(self) -> tuple[Vector, Version]:
         """A copy of its own, and which version it is."""
-        fresh = np.empty_like(self._state)
+        copies: list[Vector] = []
         async with self._lock:
-            await self._do(lambda: np.copyto(fresh, self._state))
-            return fresh, self.version
+            await self._do(lambda: copies.append(copy_of(self._state)))
+            return copies[0], self.version
 
     async def _current(self) -> Snapshot:
         async with self._lock:
             latest = self._latest
             if latest is None or self._outdated(latest.version):
-                fresh = self._spare.pop() if self._spare else Snapshot(np.empty_like(self._state))
+                self._latest = None  # not to be had while it is written over
+                self._pinned += latest is not None and latest.users > 0
+                fresh = self._unused(latest)
                 await self._do(lambda: np.copyto(fresh.vector, self._state))
                 fresh.version = self.version
-                self._latest = fresh
-                if latest is not None and latest.users == 0:
-                    self._keep(latest)
-                latest = fresh
+                self._latest = latest = fresh
             latest.users += 1
             return latest
+
+    def _unused(self, latest: Snapshot | None) -> Snapshot:
+        """One to write the next version into."""
+        if latest is not None and latest.users == 0:
+            return latest
+        if self._spare:
+            return self._spare.pop()
+        return Snapshot(blank(len(self._state)))
+
+    @property
+    def pinned(self) -> int:
+        """Snapshots that somebody still receives or works from although there is a newer one."""
+        return self._pinned
+
+    @property
+    def spare(self) -> int:
+        """Snapshots kept only to be written to again."""
+        return len(self._spare)
+
+    def trim(self, most: int) -> None:
+        """Keep at most so many snapshots that nobody receives."""
+        del self._spare[max(0, most) :]
 
     def _outdated(self, published: Version) -> bool:
         if published.incarnation != self.version.incarnation:
@@ -325,6 +377,7 @@ class Parameters:
     def _release(self, snapshot: Snapshot) -> None:
         snapshot.users -= 1
         if snapshot.users == 0 and snapshot is not self._latest:
+            self._pinned -= 1
             self._keep(snapshot)
 
     def _keep(self, snapshot: Snapshot) -> None:
@@ -354,10 +407,26 @@ class BufferPool:
         self._size = size
         self._spare: list[memoryview] = []
         self._max_spare = spare
+        self.taken = 0
+        """Buffers that somebody uses."""
+
+    @property
+    def spare(self) -> int:
+        return len(self._spare)
 
     def take(self) -> memoryview:
-        return self._spare.pop() if self._spare else memoryview(bytearray(self._size))
+        self.taken += 1
+        return self._spare.pop() if self._spare else room(self._size)
+
+    def forget(self, count: int) -> None:
+        """So many will not come back."""
+        self.taken -= count
 
     def give(self, buffer: memoryview) -> None:
+        self.taken -= 1
         if len(self._spare) < self._max_spare and len(buffer) == self._size:
             self._spare.append(buffer)
+
+    def trim(self, most: int) -> None:
+        """Keep at most so many that nobody uses."""
+        del self._spare[max(0, most) :]

@@ -11,8 +11,8 @@ from safetensors.numpy import save
 from crowdgrad.host.evaluation import Scores
 from crowdgrad.host.folder import RunFolder
 from crowdgrad.host.job import Prepared, describe
-from crowdgrad.host.report import render
-from crowdgrad.host.status import Status, finite
+from crowdgrad.host.telling.report import render
+from crowdgrad.host.telling.status import Status, finite
 from crowdgrad.numerics.layout import StateLayout
 from crowdgrad.numerics.vectors import Vector
 

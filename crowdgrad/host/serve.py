@@ -1,37 +1,45 @@
 """A host at work: listen, train, watch, end well.
 
 Everything that runs beside each other is started here: the frames' listener, the HTTP API, the
-matchmaker's presence, worker 0. Every `TICK_S` the training is asked what time has brought.
+matchmaker's presence, worker 0, the keeper of checkpoints. Every `TICK_S` the training is asked
+what time has brought. A run that goes on from a checkpoint is the same with a `Found` in hand.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import logging
-import random
+import os
 import secrets
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from crowdgrad.domain.job import JobState, Member
-from crowdgrad.domain.matching import Offer
-from crowdgrad.domain.work import VolunteerId
-from crowdgrad.errors import ChildDied, CrowdgradError, JobFileError, one_line
-from crowdgrad.host.api import create_app
+from crowdgrad.domain.job import JobState
+from crowdgrad.errors import ChildDied, CrowdgradError, PortBusy, one_line
+from crowdgrad.files import disk_errors
 from crowdgrad.host.evaluation import Scores
 from crowdgrad.host.folder import RunFolder
 from crowdgrad.host.job import Prepared, describe
+from crowdgrad.host.keeping import resume
+from crowdgrad.host.keeping.keeper import Keeper
+from crowdgrad.host.keeping.resume import GoingOn, Serving
+from crowdgrad.host.keeping.run_files import RunFiles
+from crowdgrad.host.listing import Listing, list_job
+from crowdgrad.host.remote import control_file
+from crowdgrad.host.remote.api import create_app
+from crowdgrad.host.remote.control import STOPPED, Control
 from crowdgrad.host.results import write_results
 from crowdgrad.host.server import Server
-from crowdgrad.host.status import Status, finite, point, take_status
+from crowdgrad.host.telling import logbook
+from crowdgrad.host.telling.metrics import MetricsLog
+from crowdgrad.host.telling.status import Status, checkpoint_status, take_status
 from crowdgrad.host.training import Training
 from crowdgrad.host.workers import Workers
 from crowdgrad.net.http import HttpServer
-from crowdgrad.net.identity import id_of, load_or_make
-from crowdgrad.net.matchmaker import HostPresence, publish
+from crowdgrad.net.identity import load_or_make
 from crowdgrad.net.ports import bind, reachable
 from crowdgrad.net.transport import tcp
 from crowdgrad.numerics.vectors import Vector
@@ -40,7 +48,6 @@ from crowdgrad.settings import Settings
 logger = logging.getLogger(__name__)
 
 TICK_S = 0.1
-METRICS_EVERY_S = 1.0
 MAX_HTTP_MESSAGE = 64 << 10
 ROOM_BYTES = 1 << 20
 """Room on the disk kept for the results, besides that for the model."""
@@ -61,6 +68,10 @@ class Options:
     """Volunteer processes started on this machine besides worker 0."""
     paces_ms: tuple[float, ...] = ()
     """How long worker 0 and each helper pause after a batch: slow machines, played."""
+    token: str | None = None
+    """What proves to the matchmaker that a job published before is ours."""
+    any_port: bool = False
+    """Take another port where `port` is in use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,10 +99,18 @@ class Outcome:
 
 
 class Run:
-    """One run of one job."""
+    """One run of one job, from its beginning or from where an earlier host stopped."""
 
-    def __init__(self, prepared: Prepared, options: Options, settings: Settings) -> None:
+    def __init__(
+        self,
+        prepared: Prepared,
+        options: Options,
+        settings: Settings,
+        going_on: GoingOn | None = None,
+    ) -> None:
+        """`prepared.initial` is the run's own from now on."""
         self._prepared = prepared
+        self._going_on = going_on
         self._options = options
         self._settings = settings
         self._loop = asyncio.get_running_loop()
@@ -103,19 +122,56 @@ class Run:
             initial=prepared.initial,
             recipe=prepared.recipe,
             lease_s=settings.lease_s,
-            wait_for=prepared.minimum if prepared.start == "all" else 0,
+            wait_for=prepared.minimum if prepared.start == "all" and going_on is None else 0,
+            metrics_bytes=lambda: self.folder.metrics_bytes,
+            claim=self._claim,
         )
         room = ROOM_BYTES + 4 * prepared.initial.nbytes
-        self.folder = RunFolder(options.runs / prepared.job.id, reserve_bytes=room)
+        path = options.runs / prepared.job.id if going_on is None else going_on.folder
+        self.folder = RunFolder(path, reserve_bytes=room, again=going_on is not None)
+        self._entrance = self.folder.path / control_file.NAME
+        kept = self.folder.path / resume.FOLDER
+        self._files = RunFiles(kept, prepared, there=bool(going_on and not going_on.changed))
+        self._keeper = Keeper(self.training, self._files, every_s=settings.checkpoint_s)
         self._token = secrets.token_hex(16)
-        self._presence: HostPresence | None = None
-        self._metrics_at = 0.0
-        self._published_state: JobState = "waiting"
-        self._told_failure = False
+        self._listing: Listing | None = None
+        self._log = MetricsLog(
+            self.folder.add_metrics, self.folder.path / "tensorboard", wall=time.time
+        )
         self._told_setbacks = 0
 
     def status(self) -> Status:
-        return take_status(self.training, self._loop.time())
+        now = self._loop.time()
+        return take_status(self.training, now, checkpoint_status(self._keeper.health(), now))
+
+    async def _claim(self) -> int:
+        """An incarnation that no host of this job has had, on the disk before anybody hears of it.
+
+        A disk that cannot even keep a number must not stop the training: then, should we crash
+        before it can, two incarnations may have the same number.
+        """
+        try:
+            return await asyncio.to_thread(self._files.claim)
+        except OSError as error:
+            logger.error("the disk cannot keep the number of this incarnation: %s", error.strerror)
+            return self.training.parameters.version.incarnation + 1
+
+    async def _begin(self) -> None:
+        """Be the next host of this run, before anybody can reach us."""
+        before, self._going_on = self._going_on, None
+        if before is None:
+            return
+        with disk_errors(self.folder.path):
+            incarnation = await asyncio.to_thread(self._files.claim)
+        found = before.take()
+        best = found.best.vector if found.best is not None else None
+        await self.training.resume(
+            self._loop.time(), found.checkpoint, incarnation, best, anew=before.anew
+        )
+        self.folder.rewind_metrics(found.checkpoint.metrics_bytes)
+        for skipped in before.skipped:
+            logger.warning("a checkpoint could not be used: %s", skipped)
+        logger.info("goes on from version %s", before.version)
 
     async def to_the_end(
         self,
@@ -128,6 +184,15 @@ class Run:
 
         Also when something breaks, `started` and `watch` included: then it is raised at the end.
         """
+        with logbook.install(self.folder.path / "logs" / "host.jsonl"):
+            return await self._live(stop, started, watch)
+
+    async def _live(
+        self,
+        stop: asyncio.Event,
+        started: Callable[[Here], None],
+        watch: Callable[[Status], None],
+    ) -> Outcome:
         trouble: Exception | None = None
         async with self._running(stop) as (here, server, workers):
             try:
@@ -137,7 +202,9 @@ class Run:
             except Exception as error:
                 trouble = error
                 self.training.fail(one_line(f"{type(error).__name__}: {error}"))
+            await self._keeper.close(self._loop.time())
             status = self.status()
+            self._log.close(self._loop.time(), status)
             await server.farewell(status.reason)
         outcome = Outcome(
             folder=self.folder.path,
@@ -145,9 +212,18 @@ class Run:
             parameters=await self.training.result(),
             history=tuple(self.training.course.history),
         )
-        await asyncio.to_thread(
-            write_results, self.folder, self._prepared, status, outcome.parameters, outcome.history
-        )
+        try:
+            await asyncio.to_thread(
+                write_results,
+                self.folder,
+                self._prepared,
+                status,
+                outcome.parameters,
+                outcome.history,
+            )
+        finally:
+            control_file.withdraw(self._entrance)
+            self.folder.close()
         if trouble is not None:
             raise trouble
         watch(status)
@@ -159,10 +235,11 @@ class Run:
         while self.training.course.phase != "over":
             now = self._loop.time()
             if stop.is_set():
-                self.training.stop("stopped by its host")
+                self.training.stop(STOPPED)
             self._tend(workers, now)
             for scores in await self.training.tick(now):
-                self._note_scores(scores)
+                self._log.scored(scores)
+            await self._keeper.tick(now)
             status = self.status()
             self._note(now, status)
             watch(status)
@@ -177,7 +254,7 @@ class Run:
         Raises KeyboardInterrupt when stopped before all of them are there.
         """
         async with contextlib.AsyncExitStack() as stack:
-            opening = asyncio.create_task(self._open(stack))
+            opening = asyncio.create_task(self._open(stack, stop))
             stopping = asyncio.create_task(stop.wait())
             try:
                 await asyncio.wait({opening, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -185,6 +262,7 @@ class Run:
                     raise KeyboardInterrupt
                 opened = opening.result()
             except BaseException:
+                control_file.withdraw(self._entrance)
                 self.folder.discard()
                 raise
             finally:
@@ -193,23 +271,36 @@ class Run:
                 await asyncio.gather(opening, return_exceptions=True)
             yield opened
 
-    async def _open(self, stack: contextlib.AsyncExitStack) -> tuple[Here, Server, Workers]:
+    async def _open(
+        self, stack: contextlib.AsyncExitStack, stop: asyncio.Event
+    ) -> tuple[Here, Server, Workers]:
         options = self._options
+        await self._begin()
         server = self._server()
-        listener = await tcp.listen(options.host, options.port, server.serve)
+        listener = await self._listen(server)
         stack.push_async_callback(listener.close)
+        control, secret = Control(self.training, self._loop.time, stop), control_file.new_token()
         api = HttpServer(
-            create_app(self.status),
+            create_app(self.status, control, secret),
             bind("127.0.0.1", options.http_port, "--http-port"),
             max_message_bytes=MAX_HTTP_MESSAGE,
         )
         await api.start()
         stack.push_async_callback(api.stop)
+        control_file.announce(self._entrance, f"http://{api.address}", secret, os.getpid())
         host, port = listener.address
         address = f"{options.advertise or reachable(host)}:{port}"
         if options.matchmaker is not None:
-            self._presence = await self._publish(options.matchmaker, address)
+            self._listing = await list_job(
+                options.matchmaker,
+                self._prepared,
+                address=address,
+                key=self._key,
+                token=options.token,
+                members=self.training.ledger.places(),
+            )
             stack.push_async_callback(self._withdraw)
+        self._remember(listener.address)
         workers = Workers(
             listener.address,
             token=self._token,
@@ -223,10 +314,37 @@ class Run:
             address=address,
             url=f"http://{api.address}",
             folder=self.folder.path,
-            code=self._presence.code if self._presence else None,
+            code=self._listing.code if self._listing else None,
             key=self._key.id,
         )
         return here, server, workers
+
+    async def _listen(self, server: Server) -> tcp.TcpListener:
+        options = self._options
+        try:
+            return await tcp.listen(options.host, options.port, server.serve)
+        except PortBusy:
+            if not options.any_port:
+                raise
+            logger.warning("port %d is in use now: another one is taken", options.port)
+            return await tcp.listen(options.host, 0, server.serve)
+
+    def _remember(self, address: tuple[str, int]) -> None:
+        """Where we are found: whoever goes on with this run is found there, too."""
+        options = self._options
+        serving = Serving(
+            host=options.host,
+            port=address[1],
+            http_port=options.http_port,
+            advertise=options.advertise,
+            matchmaker=options.matchmaker,
+            token=self._listing.token if self._listing else None,
+            helpers=options.helpers,
+        )
+        try:
+            resume.remember(self.folder.path, serving)
+        except OSError as error:
+            logger.warning("where we are found cannot be kept: %s", error.strerror)
 
     def _server(self) -> Server:
         return Server(
@@ -236,39 +354,16 @@ class Run:
             max_volunteers=self._prepared.maximum,
             heartbeat_s=self._settings.heartbeat_s,
             silence_s=self._settings.silence_s,
+            exchanges=self._settings.exchanges,
             clock=self._loop.time,
-            place_of=self._place_of,
+            place_of=lambda who: self._listing.place_of(who) if self._listing else None,
             key=self._key,
             name=self._settings.name,
         )
 
-    async def _publish(self, url: str, address: str) -> HostPresence:
-        job = self._prepared.job
-        key = self._key
-        try:
-            offer = Offer(
-                id=job.id,
-                title=job.title,
-                cause=job.cause,
-                address=address,
-                key=key.id,
-                minimum=self._prepared.minimum,
-                maximum=self._prepared.maximum,
-                hyperparameters=job.hyperparameters,
-            )
-        except ValueError as error:
-            raise JobFileError(f"The job cannot be published: {error}.") from None
-        own = Member(position=0, id=id_of(key.public + b"worker 0"), name="the host's own worker")
-        return await publish(url, offer, worker=own, random01=random.random)
-
     async def _withdraw(self) -> None:
-        assert self._presence is not None
-        self._tell_matchmaker(self.status())
-        await self._presence.close()
-
-    def _place_of(self, who: VolunteerId) -> int | None:
-        members = self._presence.roster.members if self._presence else ()
-        return next((member.position for member in members if member.id == who), None)
+        assert self._listing is not None
+        await self._listing.withdraw(self.status().state)
 
     # -- while it runs ------------------------------------------------------------------------
 
@@ -282,39 +377,12 @@ class Run:
             logger.warning("%s", said)
 
     def _note(self, now: float, status: Status) -> None:
-        self._tell_matchmaker(status)
+        if self._listing is not None:
+            self._listing.tell(status.state)
         if status.setbacks > self._told_setbacks:
             self._told_setbacks = status.setbacks
             logger.warning("%s", status.notice)
-            self.folder.add_metrics(
-                {"kind": "setback", "elapsed_s": status.elapsed_s, "notice": status.notice}
-            )
-        if now - self._metrics_at < METRICS_EVERY_S:
-            return
-        self._metrics_at = now
-        line = dataclasses.asdict(status)
-        kept = ("elapsed_s", "epochs_done", "updates", "samples", "samples_per_s", "updates_per_s",
-                "mean_staleness", "train_loss", "refused", "ignored", "setbacks",
-                "learning_rate")  # fmt: skip
-        here = sum(member.connected for member in status.members)
-        numbers = {name: finite(line[name]) for name in kept}
-        self.folder.add_metrics({"kind": "training", **numbers, "volunteers": here})
-
-    def _note_scores(self, scores: Scores) -> None:
-        found = point(scores)
-        assert found is not None
-        line = finite({"kind": scores.kind, **dataclasses.asdict(found)})
-        self.folder.add_metrics(line)  # type: ignore[arg-type]
-
-    def _tell_matchmaker(self, status: Status) -> None:
-        if self._presence is None:
-            return
-        if status.state != self._published_state:
-            self._published_state = status.state
-            self._presence.set_state(status.state)
-        if self._presence.failure is not None and not self._told_failure:
-            self._told_failure = True
-            logger.warning("the matchmaker: %s", self._presence.failure)
+        self._log.note(now, status)
 
     def _write_job(self, state: str) -> None:
         with contextlib.suppress(CrowdgradError):  # a full disk is said again at the end

@@ -13,51 +13,52 @@ from crowdgrad import __version__
 from crowdgrad.domain.data import ChunkHash
 from crowdgrad.domain.work import VolunteerId
 from crowdgrad.errors import (
+    ConnectionLost,
     CrowdgradError,
-    FrameError,
-    MessageError,
     PeerError,
     TurnedAway,
     one_line,
 )
-from crowdgrad.host.evaluation import is_evaluation
-from crowdgrad.host.ledger import Contribution
+from crowdgrad.host.gate import LARGE_BYTES, Gate
+from crowdgrad.host.members.accounts import Contribution
 from crowdgrad.host.parameters import BufferPool
 from crowdgrad.host.training import Training
+from crowdgrad.host.visit import Desk, Visit
 from crowdgrad.net import handshake, identity
 from crowdgrad.net.heartbeat import keep_alive
 from crowdgrad.net.messages import (
     CHALLENGE_BYTES,
     MAX_WORDS,
     Admit,
-    Blob,
-    Exchange,
-    Fetch,
     Finished,
-    Fresh,
-    Get,
-    GiveBack,
-    Grant,
     Join,
     Leave,
-    Message,
     RosterChanged,
-    Wait,
     expect,
 )
-from crowdgrad.net.transport.base import Connection, Payload
-from crowdgrad.numerics.vectors import as_vector
+from crowdgrad.net.transport.base import Connection
 
 logger = logging.getLogger(__name__)
 
 SOFTWARE = f"crowdgrad {__version__}"
-ASK_AGAIN_S = 0.2
 FAREWELL_S = 1.0
 ROSTER_EVERY_S = 0.2
-ROUND_PATIENCE_S = 1.0
-"""How long an answer is held back for the next round before the volunteer is told to ask again."""
-LOOK_AGAIN_S = 0.05
+ROSTER_MEMBERS_PER_S = 20_000
+"""How many lines of rosters are sent a second, to everybody together."""
 NEAR = ("127.", "[::1]", "::1", "localhost")
+
+
+def roster_every_s(members: int) -> float:
+    """How often all are told of all."""
+    return max(ROSTER_EVERY_S, members * members / ROSTER_MEMBERS_PER_S)
+
+
+def departure(error: PeerError) -> str:
+    """Why somebody is gone, in the words of a list."""
+    words = error.message.rstrip(".")
+    if isinstance(error, ConnectionLost):
+        return words[:1].lower() + words[1:]
+    return f"turned away: {words}"
 
 
 class Server:
@@ -74,8 +75,11 @@ class Server:
         place_of: Callable[[VolunteerId], int | None] = lambda who: None,
         key: identity.Identity | None = None,
         name: str = "",
+        exchanges: int = 8,
     ) -> None:
         """`blobs`: program, manifest and chunks by hash. `token`: makes its bearer worker 0.
+
+        `exchanges`: how many large updates or parameters are under way at once.
 
         `key`: proven to every volunteer that asks who hosts; `name`: what it is told besides.
 
@@ -91,13 +95,19 @@ class Server:
         self._place_of = place_of
         self._key = key
         self._name = name
-        self._pool = BufferPool(training.parameters.update_bytes)
-        self._talking: dict[VolunteerId, Connection] = {}
-        self._answering: dict[Connection, asyncio.Task[None]] = {}
-        """Answers held back until the next round."""
-        self._telling: dict[Connection, bool] = {}
-        """Whom we are telling the roster, and whether it has changed since."""
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._talking: dict[VolunteerId, Visit] = {}
+        self._news = self._parting = False
+        self._telling: asyncio.TimerHandle | None = None
+        parameters = training.parameters
+        large = max(parameters.update_bytes, parameters.state_bytes) > LARGE_BYTES
+        self._desk = Desk(
+            training=training,
+            blobs=blobs,
+            gate=Gate(exchanges, clock) if large else None,
+            pool=BufferPool(parameters.update_bytes, spare=exchanges),
+            clock=clock,
+            silence_s=silence_s,
+        )
 
     async def serve(self, connection: Connection) -> None:
         """One connection from its first byte to its end."""
@@ -106,28 +116,36 @@ class Server:
         except PeerError as error:
             connection.refuse(error)
             raise
-        account = self._enter(connection, join, own=own)
+        visit = self._enter(connection, join, own=own)
         beats = asyncio.create_task(
-            keep_alive(connection, beat_s=self._heartbeat_s, silence_s=self._silence_s)
+            keep_alive(
+                connection,
+                beat_s=self._heartbeat_s,
+                silence_s=self._silence_s,
+                looked=visit.look,
+            )
         )
         why = "an error on the host"
         try:
-            await connection.send(self._admission(account))
+            await connection.send(self._admission(visit.account))
             self._tell_roster()
-            why = await self._converse(connection, account)
+            why = await visit.converse()
         except PeerError as error:
             connection.refuse(error)
-            why = await _farewell_of(connection) or error.message
+            why = await _farewell_of(connection) or departure(error)
         finally:
             beats.cancel()
-            await self._drop_answer(connection)
-            self._go(connection, account, one_line(why))
+            await visit.end()
+            self._go(visit, one_line(why))
 
     async def farewell(self, reason: str) -> None:
         """Tell everyone that the job is over and let them go."""
+        self._parting = True
+        if self._telling is not None:
+            self._telling.cancel()
         async with asyncio.TaskGroup() as group:
-            for who, connection in list(self._talking.items()):
-                group.create_task(self._part(who, connection, reason))
+            for visit in list(self._talking.values()):
+                group.create_task(self._part(visit, reason))
 
     # -- joining ------------------------------------------------------------------------------
 
@@ -152,20 +170,20 @@ class Server:
                 f"The job is full: {others} volunteers are here already.", advice="Try later."
             )
 
-    def _enter(self, connection: Connection, join: Join, *, own: bool) -> Contribution:
+    def _enter(self, connection: Connection, join: Join, *, own: bool) -> Visit:
         """Make it a member. Whoever was here under the same key, or as worker 0, goes."""
         who = join.volunteer.id
         for other in [m for m in self._talking if m == who or (own and self._is_own(m))]:
             before = self._talking.pop(other)
-            self._training.leave(other, "came back on another connection")
-            before.refuse(
+            self._training.leave(
+                other, f"came back on another connection, from {connection.peer}", self._clock()
+            )
+            before.dismiss(
                 TurnedAway(
                     "Somebody joined with the same key.",
                     advice="For a second volunteer on one machine use --guest.",
                 )
             )
-        self._talking[who] = connection
-        connection.set_sink(self._sink)
         account = self._training.join(
             self._clock(),
             join.volunteer,
@@ -173,8 +191,9 @@ class Server:
             hint=self._place_of(who),
             near=connection.peer.startswith(NEAR),
         )
+        self._talking[who] = visit = Visit(self._desk, connection, account)
         logger.info("%s joined as number %d", account.volunteer.name, account.position)
-        return account
+        return visit
 
     def _is_own(self, member: VolunteerId) -> bool:
         return self._training.ledger[member].own
@@ -190,168 +209,42 @@ class Server:
             silence_s=self._silence_s,
         )
 
-    def _go(self, connection: Connection, account: Contribution, why: str) -> None:
-        who = account.volunteer.id
-        if self._talking.get(who) is connection:  # not if the same volunteer came back anew
+    def _go(self, visit: Visit, why: str) -> None:
+        who = visit.account.volunteer.id
+        if self._talking.get(who) is visit:  # not if the same volunteer came back anew
             del self._talking[who]
-            self._training.leave(who, why)
-            logger.info("%s left: %s", account.volunteer.name, why)
+            self._training.leave(who, why, self._clock())
+            logger.info("%s left: %s", visit.account.volunteer.name, why)
             self._tell_roster()
 
     def _tell_roster(self) -> None:
         """Tell everyone who is here, soon, and never wait for one who does not listen."""
-        for connection in self._talking.values():
-            if connection in self._telling:
-                self._telling[connection] = True
-                continue
-            self._telling[connection] = False
-            task = asyncio.create_task(self._send_roster(connection))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+        self._news = True
+        if self._telling is None and not self._parting:
+            # Several who come at once are one piece of news. All are told of all: the more there
+            # are, the less often, so that it never comes to more than a few bytes.
+            pause_s = roster_every_s(len(self._talking))
+            self._telling = asyncio.get_running_loop().call_later(pause_s, self._tell_all)
 
-    async def _send_roster(self, connection: Connection) -> None:
-        changed = True
-        try:
-            while changed:
-                await asyncio.sleep(
-                    ROSTER_EVERY_S
-                )  # several who come at once are one piece of news
-                self._telling[connection] = False
-                await connection.send(RosterChanged(roster=self._training.roster()))
-                changed = self._telling[connection]
-        except PeerError:
-            return  # it has gone
-        finally:
-            del self._telling[connection]
+    def _tell_all(self) -> None:
+        self._telling, self._news = None, False
+        if self._talking and not self._parting:
+            news = RosterChanged(roster=self._training.roster())
+            self._tell_next(news, list(self._talking.values()))
 
-    # -- working ------------------------------------------------------------------------------
+    def _tell_next(self, news: RosterChanged, left: list[Visit]) -> None:
+        """One at a time: whatever else there is to do comes in between."""
+        if not left.pop().tell(news):
+            self._news = True  # it has not heard the last one yet
+        if left:
+            asyncio.get_running_loop().call_soon(self._tell_next, news, left)
+        elif self._news:
+            self._tell_roster()
 
-    async def _converse(self, connection: Connection, account: Contribution) -> str:
-        """Answer until the volunteer goes; returns why it went."""
-        while True:
-            message, payload = await connection.receive()
-            if isinstance(message, Exchange):
-                await self._exchange(connection, account, message, payload)
-            elif isinstance(message, Get):
-                await self._send_blob(connection, message.hash)
-            elif isinstance(message, Fetch):
-                await self._send_parameters(connection, account, message)
-            elif isinstance(message, GiveBack):
-                self._training.give_back(self._clock(), account, message.unit, message.reason)
-            elif isinstance(message, Leave):
-                return f"left: {message.reason}"
-            else:
-                raise MessageError(f"A volunteer does not say {type(message).__name__}.")
+    # -- parting ------------------------------------------------------------------------------
 
-    async def _exchange(
-        self, connection: Connection, account: Contribution, ask: Exchange, payload: memoryview
-    ) -> None:
-        verdict = ""
-        if ask.update is not None:
-            vector = as_vector(payload) if len(payload) else None
-            verdict = await self._training.take(self._clock(), account, ask.update, vector)
-        if len(payload):
-            self._pool.give(payload)
-        if not self._training.turns.holds_back:
-            await self._grant(connection, account, ask, verdict)
-            return
-        # The answer may have to wait for others: go on listening meanwhile, to one question more.
-        if connection in self._answering:
-            await self._answering[connection]
-        self._answering[connection] = asyncio.create_task(
-            self._grant_in_turn(connection, account, ask, verdict)
-        )
-
-    async def _grant_in_turn(
-        self, connection: Connection, account: Contribution, ask: Exchange, verdict: str
-    ) -> None:
-        try:
-            until = self._clock() + ROUND_PATIENCE_S
-            while not await self._grant(
-                connection, account, ask, verdict, wait=self._clock() >= until
-            ):
-                # The next round, but an evaluation may be due, or somebody have come, before.
-                await self._training.turned(LOOK_AGAIN_S)
-        except PeerError:
-            return  # whoever listens on this connection hears of it
-        except Exception:
-            logger.exception("%s: no answer could be given", connection.peer)
-            connection.refuse(PeerError("Something went wrong here.", advice="Try again later."))
-
-    async def _drop_answer(self, connection: Connection) -> None:
-        answer = self._answering.pop(connection, None)
-        if answer is not None:
-            answer.cancel()
-            await asyncio.gather(answer, return_exceptions=True)
-
-    async def _grant(
-        self,
-        connection: Connection,
-        account: Contribution,
-        ask: Exchange,
-        verdict: str,
-        *,
-        wait: bool = True,
-    ) -> bool:
-        """Answer with a unit, or (if `wait`) with why there is none; False: not answered yet."""
-        training = self._training
-        after = ask.update.unit if ask.update is not None else None
-        async with training.parameters.published() as snapshot:
-            granted, reason = training.lease(
-                self._clock(), account, frozenset(ask.shards), snapshot.version, after
-            )
-            if granted is None:
-                if wait:
-                    await connection.send(
-                        Wait(ticket=ask.ticket, reason=reason, seconds=ASK_AGAIN_S, verdict=verdict)
-                    )
-                return wait
-            payload: Payload = snapshot.payload
-            round_ = training.course.evaluation.round
-            if is_evaluation(granted.unit.id) and round_ is not None:
-                payload = round_.payload
-            elif granted.link:
-                payload = b""  # the replica goes on from where it is
-            else:
-                await training.parameters.hold(snapshot)
-            grant = Grant(
-                ticket=ask.ticket,
-                unit=granted.unit,
-                base=granted.base,
-                rate=granted.rate,
-                link=granted.link,
-                verdict=verdict,
-            )
-            await connection.send(grant, payload)
-            return True
-
-    async def _send_parameters(
-        self, connection: Connection, account: Contribution, ask: Fetch
-    ) -> None:
-        if not self._training.may_fetch(account):
-            raise MessageError("There is nothing to fetch for: no unit, or all its fetches made.")
-        async with self._training.parameters.published() as snapshot:
-            await connection.send(Fresh(ticket=ask.ticket, base=snapshot.version), snapshot.payload)
-
-    async def _send_blob(self, connection: Connection, wanted: ChunkHash) -> None:
-        data = self._blobs.get(wanted)
-        if data is None:
-            raise MessageError(f"There are no bytes with the hash {wanted[:12]}… in this job.")
-        await connection.send(Blob(hash=wanted), data)
-
-    def _sink(self, message: Message, length: int) -> memoryview:
-        if isinstance(message, Exchange) and message.update is not None:
-            if length == self._training.parameters.update_bytes:
-                return self._pool.take()
-            raise FrameError(
-                f"An update has {length} bytes; this program's have "
-                f"{self._training.parameters.update_bytes}.",
-                advice="Update crowdgrad on the volunteer.",
-            )
-        raise FrameError(f"A {type(message).__name__} came with {length} bytes.")
-
-    async def _part(self, who: VolunteerId, connection: Connection, reason: str) -> None:
-        account = self._training.ledger[who]
+    async def _part(self, visit: Visit, reason: str) -> None:
+        connection, account = visit.connection, visit.account
         with contextlib.suppress(CrowdgradError, TimeoutError):
             async with asyncio.timeout(FAREWELL_S):
                 await connection.send(

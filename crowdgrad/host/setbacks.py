@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from crowdgrad.domain.work import Version
-from crowdgrad.host.checkpoint import Checkpoint, LastGood
+from crowdgrad.host.keeping.checkpoint import Checkpoint, LastGood
 from crowdgrad.host.state import State
 from crowdgrad.numerics.vectors import Vector
 from crowdgrad.planner.leases import BookState
 
+Claim = Callable[[], Awaitable[int]]
 MAX_TRIES = 4
 """How often a run goes back to the same checkpoint before it gives up."""
 MAX_SETBACKS = 16
@@ -23,10 +24,14 @@ MAX_SETBACKS = 16
 
 
 class Setbacks:
-    def __init__(self, state: State, fail: Callable[[str], None]) -> None:
-        """`fail(why)` ends the job."""
+    def __init__(
+        self, state: State, fail: Callable[[str], None], claim: Claim | None = None
+    ) -> None:
+        """`fail(why)` ends the job. `claim`: an incarnation that nobody has had; by default, where
+        nothing outlives this process, the next one."""
         self._state = state
         self._end_job = fail
+        self._claim = claim or self._next
         self.last = LastGood(
             Checkpoint(
                 saved=state.parameters.begin(state.course.best_vector),
@@ -51,6 +56,7 @@ class Setbacks:
                 ledger=state.ledger.snapshot(),
                 course=state.course.snapshot(now),
                 setbacks=state.setbacks,
+                starts=state.starts,
                 staleness=tuple(sorted(state.staleness.items())),
                 train_loss=state.train_loss,
                 metrics_bytes=state.metrics_bytes(),
@@ -74,12 +80,12 @@ class Setbacks:
         were kept. `anew`: go on also if it had decided to end.
         """
         state = self._state
-        state.ledger.restore(checkpoint.ledger)
-        state.setbacks = checkpoint.setbacks
+        state.setbacks, state.starts = checkpoint.setbacks, checkpoint.starts + 1
         state.staleness = Counter(dict(checkpoint.staleness))
         state.course.restore(now, checkpoint.course, best, anew=anew)
         self.last = LastGood(checkpoint)
         await self._be(checkpoint, incarnation)
+        state.ledger.restore(checkpoint.ledger)  # after that, which forgives
         state.train_loss = checkpoint.train_loss
 
     async def _be(self, checkpoint: Checkpoint, incarnation: int) -> None:
@@ -105,7 +111,7 @@ class Setbacks:
         before = self._state.parameters.version
         self._going_back = True
         try:
-            await self._be(good, before.incarnation + 1)
+            await self._be(good, await self._claim())
         finally:
             self._going_back = False
         self._state.setbacks += 1
@@ -114,6 +120,9 @@ class Setbacks:
             f"{good.saved.version} and goes on with half the learning rate, "
             f"{self._state.rate:.3g}. Nobody is to blame; a smaller learning rate avoids this."
         )
+
+    async def _next(self) -> int:
+        return self._state.parameters.version.incarnation + 1
 
     def _begin_again(self, book: BookState) -> None:
         self._state.book.restore(book)

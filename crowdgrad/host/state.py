@@ -14,9 +14,9 @@ from crowdgrad.domain.job import Job
 from crowdgrad.domain.program import ProgramSpec
 from crowdgrad.domain.work import Unit, UnitId, Version, VolunteerId
 from crowdgrad.host.course import Course
-from crowdgrad.host.ledger import Ledger
+from crowdgrad.host.members.ledger import Ledger
+from crowdgrad.host.members.turns import Turns
 from crowdgrad.host.parameters import Parameters
-from crowdgrad.host.turns import Turns
 from crowdgrad.numerics.noise import shard_order
 from crowdgrad.numerics.vectors import Vector
 from crowdgrad.planner.batches import EpochPlans
@@ -80,6 +80,8 @@ class State:
         self.train_loss: float | None = None
         self.setbacks = 0
         """How often it went back to a checkpoint because the numbers were not finite any more."""
+        self.starts = 1
+        """How often a host was started for this run: once, and after every crash."""
         self.notice = ""
         """What people should know about how it goes."""
         self.warning = ""

@@ -14,10 +14,12 @@ from crowdgrad.domain.data import Manifest
 from crowdgrad.domain.job import Job, JobState, Member, Roster, Volunteer
 from crowdgrad.domain.program import ProgramSpec
 from crowdgrad.domain.work import UnitId, Update, Version, VolunteerId
-from crowdgrad.host.checkpoint import Checkpoint
 from crowdgrad.host.evaluation import Scores
-from crowdgrad.host.ledger import STAYED, Contribution
-from crowdgrad.host.setbacks import Setbacks
+from crowdgrad.host.keeping.checkpoint import Checkpoint
+from crowdgrad.host.members.accounts import Contribution
+from crowdgrad.host.members.attendance import Attendance
+from crowdgrad.host.members.departures import STAYED
+from crowdgrad.host.setbacks import Claim, Setbacks
 from crowdgrad.host.state import State
 from crowdgrad.host.units import Granted, Units
 from crowdgrad.host.updates import Updates
@@ -39,11 +41,13 @@ class Training:
         lease_s: float,
         wait_for: int = 0,
         metrics_bytes: Callable[[], int] = lambda: 0,
+        claim: Claim | None = None,
     ) -> None:
         """`wait_for`: volunteers that must be here before anybody begins.
 
         `initial` is the training's own from now on: it becomes the state that is trained.
-        `metrics_bytes`: how long the file of metrics is, for checkpoints.
+        `metrics_bytes`: how long the file of metrics is, for checkpoints. `claim`: an incarnation
+        that no host of this job has had.
         """
         self.state = State(
             job=job,
@@ -61,7 +65,8 @@ class Training:
         self.turns = self.state.turns
         self.book = self.state.book
         self.course = self.state.course
-        self._setbacks = Setbacks(self.state, self.fail)
+        self._setbacks = Setbacks(self.state, self.fail, claim)
+        self.attendance = Attendance(self.state)
         self._units = Units(self.state, self.fail)
         self._updates = Updates(self.state, self._setbacks, self.fail)
 
@@ -80,12 +85,15 @@ class Training:
         account.near = near
         return account
 
-    def leave(self, volunteer: VolunteerId, why: str) -> None:
+    def leave(self, volunteer: VolunteerId, why: str, now: float | None = None) -> None:
+        """`why` in plain words: it is recorded and shown."""
+        self.attendance.forget(volunteer)
         self.book.leave(volunteer, why)
         self.turns.gone(volunteer)
         if self.course.evaluation.round is not None:
             self.course.evaluation.round.book.leave(volunteer, why)
-        self.ledger.leave(volunteer, why)
+        elapsed_s = self.course.elapsed_s(now) if now is not None else 0.0
+        self.ledger.leave(volunteer, why, now, at_s=elapsed_s)
         self.state.tell_members()
         self.state.free()
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from crowdgrad.domain.work import Unit, UnitId, Version
 from crowdgrad.host.evaluation import is_evaluation
-from crowdgrad.host.ledger import MAX_FAILURES_IN_A_ROW, Contribution
+from crowdgrad.host.members.accounts import MAX_FAILURES_IN_A_ROW, Contribution
 from crowdgrad.host.state import State
 from crowdgrad.planner.sizing import unit_batches
 
@@ -51,18 +51,22 @@ class Units:
         chain = account.chains.pop(after, None) if after is not None else None
         if account.own and (unit := self._state.course.evaluation.lease(now, account.volunteer.id)):
             account.state = "evaluating"
+            account.times.begin(now, unit.id)
             assert self._state.course.evaluation.round is not None
             return Granted(
                 unit=unit, base=self._state.course.evaluation.round.version
             ), "evaluation"
         if self._state.course.phase != "training":
             phase = self._state.course.phase
+            self._idle(now, account)
             return None, "training is over" + (f", {phase}" if phase != "over" else "")
         reason = self._not_now(now, account)
         granted = None
         if not reason:
             start, link = chain or (base, 0)
             granted, reason = self._lease(now, account, holds, start, link)
+        if granted is None:
+            self._idle(now, account)
         account.state = "training" if granted else f"waiting: {reason}"
         return granted, reason
 
@@ -91,6 +95,12 @@ class Units:
         account.lease(now, unit.id, self._fetches(unit))
         self._state.turns.leased(who, now)
         return Granted(unit=unit, base=base, link=link, rate=self._state.local_rate), reason
+
+    def _idle(self, now: float, account: Contribution) -> None:
+        """It is told to wait; whether it has anything in hand, the books know."""
+        who, looking = account.volunteer.id, self._state.course.evaluation.round
+        if not self._state.book.holding(who) and not (looking and looking.book.holding(who)):
+            account.times.idle(now)
 
     def _fetches(self, unit: Unit) -> int:
         """How often parameters are fetched in the middle of a unit."""
@@ -121,6 +131,7 @@ class Units:
     def give_back(self, now: float, account: Contribution, unit: UnitId, why: str) -> None:
         who = account.volunteer.id
         account.failed(now)
+        account.times.end(now, unit)
         account.fetches.pop(unit, None)
         if account.own and account.units == 0 and account.failures >= MAX_FAILURES_IN_A_ROW:
             self._fail(f"this machine's own worker cannot compute a single unit: {why}")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from crowdgrad.domain.work import Update, Version, VolunteerId
 from crowdgrad.host.evaluation import is_evaluation
-from crowdgrad.host.ledger import Contribution
+from crowdgrad.host.members.accounts import Contribution
 from crowdgrad.host.setbacks import Setbacks
 from crowdgrad.host.state import Done, State
 from crowdgrad.numerics.vectors import Vector
@@ -33,6 +33,7 @@ class Updates:
     ) -> str:
         """What becomes of an update: `accepted`, or why it was refused."""
         try:
+            account.times.end(now, update.unit, update.compute_s)
             verdict = await self._judge(now, account, update, vector)
             self._settle(account, update, verdict)
             await self.close_turn(now)
@@ -45,7 +46,7 @@ class Updates:
         account.fetches.pop(update.unit, None)
         self._state.free()
         if verdict in IGNORED:
-            self._state.ledger.ignore(account.volunteer.id)
+            self._state.ledger.ignore(account.volunteer.id, verdict)
         elif verdict not in ("accepted", "over"):
             self._state.ledger.refuse(account.volunteer.id, verdict)
         if verdict != "accepted":

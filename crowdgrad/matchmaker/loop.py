@@ -241,7 +241,7 @@ class Room:
             guest.connection.send(rooms.StillWaiting(reason=reason))
 
     def _tell_rosters(self, newly: dict[VolunteerId, str]) -> None:
-        for job in self._stirred:
+        for job in sorted(self._stirred):
             record = self._store.job(job)
             if record is None:
                 continue
@@ -327,7 +327,7 @@ class Room:
         )
 
     def _members_of(self, job: JobId) -> list[Guest]:
-        return [self._guests[name] for name in self._groups.get(job, ())]
+        return [self._guests[name] for name in sorted(self._groups.get(job, ()))]
 
     def _roster(self, job: JobId) -> Roster:
         """The members present now, the host's own worker first."""

@@ -66,13 +66,17 @@ def unpack(header: bytes | bytearray | memoryview, max_body_bytes: int = MAX_BOD
     return Header(kind, body_bytes, payload_bytes)
 
 
-Sink = Callable[[Message, int], memoryview]
-"""Where a payload is to go: given its message and length, a writable buffer of exactly that length.
+Sink = Callable[[Message, int], memoryview | None]
+"""Where a payload is to go: given its message and length, a writable buffer of exactly that length,
+or None: not yet. Then nothing further is read until `make_room` brings the buffer.
 Raises a PeerError to refuse it; only then is nothing allocated."""
 
 
 def refuse_payload(message: Message, length: int) -> memoryview:
     raise FrameError(f"A {type(message).__name__} came with {length} bytes that nobody asked for.")
+
+
+Frame = tuple[Message, memoryview]
 
 
 class FrameReader:
@@ -81,46 +85,67 @@ class FrameReader:
     The carrier asks `buffer()` where to put the next bytes and calls `filled(n)`, which returns the
     frames that became complete. Headers and bodies pass through a small staging buffer; payloads go
     straight to where the sink says, except for the part that arrived together with its header.
+    Where the sink has no room yet the reader is `stuck`: the carrier stops until there is.
     """
 
     STAGING_BYTES = 64 << 10
+    FIRST_STAGING_BYTES = 4 << 10
+    """Enough for whoever only says that it is there; it grows with the first who says more."""
 
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
         self.max_body_bytes = MAX_FIRST_BODY_BYTES
         """Small until the receiver knows whom it talks to and sets a sink."""
-        self._staging = bytearray(self.STAGING_BYTES)
+        self._staging = bytearray(self.FIRST_STAGING_BYTES)
         self._held = 0  # bytes in staging not yet taken
         self._message: Message | None = None  # the frame whose payload is arriving
         self._payload = memoryview(b"")
         self._arrived = 0
+        self._owed: tuple[Message, int] | None = None  # the frame whose payload has no room yet
+
+    @property
+    def stuck(self) -> bool:
+        """Whether a payload waits for room; `buffer` and `filled` are not to be called then."""
+        return self._owed is not None
 
     def buffer(self) -> memoryview:
         if self._message is not None:
             return self._payload[self._arrived :]
         return memoryview(self._staging)[self._held :]
 
-    def filled(self, count: int) -> list[tuple[Message, memoryview]]:
+    def filled(self, count: int) -> list[Frame]:
         """Raises PeerError: the stream cannot be followed any further."""
-        frames: list[tuple[Message, memoryview]] = []
+        assert self._owed is None, "there is no room yet"
+        frames: list[Frame] = []
         if self._message is not None:
             self._arrived += count
             if self._arrived == len(self._payload):
                 frames.append((self._message, self._payload))
-                self._message = None
+                self._message, self._payload = None, memoryview(b"")
             return frames
         self._held += count
-        self._take(frames)
+        whole = self._held == len(self._staging) == self.FIRST_STAGING_BYTES
+        self._take(frames, 0)
+        if whole:
+            self._make_staging(self.STAGING_BYTES)
         return frames
 
-    def _take(self, frames: list[tuple[Message, memoryview]]) -> None:
-        """Take every whole frame out of staging; leave the rest at its beginning."""
-        at = 0
-        while self._held - at >= HEADER_BYTES:
+    def make_room(self, payload: memoryview) -> list[Frame]:
+        """The buffer that the sink owed, at last; the frames that are complete with it."""
+        assert self._owed is not None, "nothing is owed"
+        (message, length), self._owed = self._owed, None
+        assert len(payload) == length
+        frames: list[Frame] = []
+        self._take(frames, self._begin(frames, message, payload, 0))
+        return frames
+
+    def _take(self, frames: list[Frame], at: int) -> None:
+        """Take every whole frame out of staging from there on; leave the rest at its beginning."""
+        while self._message is None and self._held - at >= HEADER_BYTES:
             header = unpack(memoryview(self._staging)[at : at + HEADER_BYTES], self.max_body_bytes)
             end = at + HEADER_BYTES + header.body_bytes
             if end > self._held:
-                self._make_room(HEADER_BYTES + header.body_bytes)
+                self._grow(HEADER_BYTES + header.body_bytes)
                 break
             message = decode(header.kind, memoryview(self._staging)[at + HEADER_BYTES : end])
             at = end
@@ -128,23 +153,34 @@ class FrameReader:
                 frames.append((message, memoryview(b"")))
                 continue
             payload = self.sink(message, header.payload_bytes)
+            if payload is None:
+                self._owed = (message, header.payload_bytes)
+                break
             assert len(payload) == header.payload_bytes
-            here = min(self._held - at, header.payload_bytes)
-            payload[:here] = memoryview(self._staging)[at : at + here]
-            at += here
-            if here == header.payload_bytes:
-                frames.append((message, payload))
-                continue
-            self._message, self._payload, self._arrived = message, payload, here
+            at = self._begin(frames, message, payload, at)
         rest = self._held - at
         if at and rest:
             self._staging[:rest] = self._staging[at : self._held]
         self._held = rest
 
-    def _make_room(self, frame_bytes: int) -> None:
+    def _begin(self, frames: list[Frame], message: Message, payload: memoryview, at: int) -> int:
+        """Put what has come of a payload where it belongs; returns where staging goes on."""
+        here = min(self._held - at, len(payload))
+        payload[:here] = memoryview(self._staging)[at : at + here]
+        if here == len(payload):
+            frames.append((message, payload))
+        else:
+            self._message, self._payload, self._arrived = message, payload, here
+        return at + here
+
+    def _grow(self, frame_bytes: int) -> None:
         # A body larger than staging (a roster of thousands) is rare: grow once, up to the bound
-        # that `unpack` has checked. A new object, because views of the old one may be in use.
+        # that `unpack` has checked.
         if frame_bytes > len(self._staging):
-            grown = bytearray(frame_bytes + self.STAGING_BYTES)
+            self._make_staging(frame_bytes + self.STAGING_BYTES)
+
+    def _make_staging(self, size: int) -> None:
+        if size > len(self._staging):  # a new object, because views of the old one may be in use
+            grown = bytearray(size)
             grown[: self._held] = self._staging[: self._held]
             self._staging = grown

@@ -24,7 +24,7 @@ from crowdgrad.domain.job import JobId, JobState, Member, Roster, Volunteer
 from crowdgrad.domain.matching import OPEN_STATES, Code, JobListing, Offer
 from crowdgrad.errors import CrowdgradError
 from crowdgrad.net import rooms
-from crowdgrad.net.presence import Calls, Link
+from crowdgrad.net.presence import Calls, Link, Wire
 
 TOLD_BYTES = 32 << 10
 """How much of a long roster a host tells when it publishes again."""
@@ -48,6 +48,7 @@ async def publish(
     members: Iterable[Member] = (),
     on_roster: Callable[[Roster], None] | None = None,
     random01: Callable[[], float] = random.random,
+    wire: Wire | None = None,
 ) -> HostPresence:
     """Publish a job and stay. `worker` is the host's own, at position 0.
 
@@ -62,6 +63,7 @@ async def publish(
         token=token or new_token(),
         on_roster=on_roster,
         random01=random01,
+        wire=wire,
     )
     await presence.link.open()
     return presence
@@ -80,6 +82,7 @@ class HostPresence:
         token: str,
         on_roster: Callable[[Roster], None] | None,
         random01: Callable[[], float],
+        wire: Wire | None = None,
     ) -> None:
         self.token = token
         self.code: Code | None = None
@@ -105,6 +108,7 @@ class HostPresence:
                 turned_away=self._turned_away,
             ),
             random01=random01,
+            wire=wire,
         )
 
     @property
@@ -186,6 +190,7 @@ async def wait_for_job(
     on_ended: Callable[[JobId, JobState], None] | None = None,
     token: str | None = None,
     random01: Callable[[], float] = random.random,
+    wire: Wire | None = None,
 ) -> Match:
     """Register, wait for the first job, and stay present while working (`match.presence`).
 
@@ -201,6 +206,7 @@ async def wait_for_job(
         on_roster=on_roster,
         on_ended=on_ended,
         random01=random01,
+        wire=wire,
     )
     try:
         await presence.link.open()
@@ -224,6 +230,7 @@ class VolunteerPresence:
         on_roster: Callable[[Roster], None] | None,
         on_ended: Callable[[JobId, JobState], None] | None,
         random01: Callable[[], float],
+        wire: Wire | None = None,
     ) -> None:
         self.token = token
         self.match: Match | None = None
@@ -252,6 +259,7 @@ class VolunteerPresence:
                 turned_away=self._turned_away,
             ),
             random01=random01,
+            wire=wire,
         )
 
     @property

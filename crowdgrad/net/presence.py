@@ -14,9 +14,9 @@ import threading
 import urllib.error
 import urllib.request
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -40,6 +40,28 @@ ADVICE = "Is the matchmaker running? Start one with `crowdgrad matchmaker`."
 T = TypeVar("T")
 
 _problem = msgspec.json.Decoder(rooms.Problem)
+
+
+class Socket(Protocol):
+    """An open WebSocket. Raises OSError or WebSocketException when it ends."""
+
+    async def send(self, message: str, /) -> None: ...
+
+    async def recv(self) -> str | bytes: ...
+
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wire:
+    """How a matchmaker is reached: the web, or a simulated one."""
+
+    post: Callable[[str, bytes], Awaitable[bytes]]
+    """Of a URL and a body: the answer's body. Raises Unreachable, TurnedAway."""
+    connect: Callable[[str], Awaitable[Socket]]
+    """Raises OSError or WebSocketException."""
+    abort: Callable[[Socket], None]
+    """End a socket without a word."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +90,11 @@ class Link(Generic[T]):
         decoder: msgspec.json.Decoder[T],
         calls: Calls[T],
         random01: Callable[[], float],
+        wire: Wire | None = None,
     ) -> None:
+        """`wire`: by default the web."""
         self.url = normalise(url)
+        self._wire = wire or WEB
         self._announce_at = announce_at
         self._stay_at = stay_at
         self._token = token
@@ -78,7 +103,7 @@ class Link(Generic[T]):
         self._random01 = random01
         self._outbox: deque[rooms.Said] = deque()
         self._wake = asyncio.Event()
-        self._socket: ClientConnection | None = None
+        self._socket: Socket | None = None
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -140,7 +165,7 @@ class Link(Generic[T]):
         if not isinstance(message, rooms.StillHere):
             self._calls.receive(message)
 
-    async def _write(self, socket: ClientConnection, heartbeat_s: float) -> None:
+    async def _write(self, socket: Socket, heartbeat_s: float) -> None:
         while True:
             while self._outbox:
                 await socket.send(rooms.encode(self._outbox[0]).decode())
@@ -167,27 +192,19 @@ class Link(Generic[T]):
     async def _connect(self) -> rooms.Welcome:
         self._outbox.clear()
         body = rooms.encode(self._calls.announcement())
-        self._calls.accepted(await post(self.url + self._announce_at, body))
+        self._calls.accepted(await self._wire.post(self.url + self._announce_at, body))
         where = "ws" + self.url.removeprefix("http") + self._stay_at
         try:
-            socket = await connect(
-                where,
-                proxy=None if is_loopback(where) else True,
-                open_timeout=REQUEST_S,
-                close_timeout=1.0,
-                ping_interval=None,  # our own heartbeats notice a dead link on both sides
-                max_size=rooms.MAX_REPLY_BYTES,
-                compression=None,
-            )
+            socket = await self._wire.connect(where)
         except (OSError, WebSocketException) as error:
             raise Unreachable(f"No WebSocket at {where}: {error}.", advice=ADVICE) from None
         try:
             return await self._greet(socket)
         except BaseException:
-            socket.transport.abort()
+            self._wire.abort(socket)
             raise
 
-    async def _greet(self, socket: ClientConnection) -> rooms.Welcome:
+    async def _greet(self, socket: Socket) -> rooms.Welcome:
         try:
             await socket.send(rooms.encode(rooms.Hello(token=self._token)).decode())
             raw = await _receive(socket, REQUEST_S)
@@ -202,12 +219,29 @@ class Link(Generic[T]):
         return welcome
 
 
-async def _receive(socket: ClientConnection, within_s: float) -> bytes | str:
+async def _receive(socket: Socket, within_s: float) -> bytes | str:
     try:
         async with asyncio.timeout(within_s):
             return await socket.recv()
     except TimeoutError:
         raise ConnectionLost(f"The matchmaker was silent for {within_s:.0f} s.") from None
+
+
+async def _web_socket(where: str) -> ClientConnection:
+    return await connect(
+        where,
+        proxy=None if is_loopback(where) else True,
+        open_timeout=REQUEST_S,
+        close_timeout=1.0,
+        ping_interval=None,  # our own heartbeats notice a dead link on both sides
+        max_size=rooms.MAX_REPLY_BYTES,
+        compression=None,
+    )
+
+
+def _abort(socket: Socket) -> None:
+    assert isinstance(socket, ClientConnection)
+    socket.transport.abort()
 
 
 def normalise(url: str) -> str:
@@ -286,3 +320,6 @@ def _refusal(url: str, status: int, raw: bytes) -> CrowdgradError:
     if status == 429 or status >= 500:
         return Unreachable(problem.message, advice=problem.advice)
     return TurnedAway(problem.message, advice=problem.advice)
+
+
+WEB = Wire(post=post, connect=_web_socket, abort=_abort)

@@ -205,6 +205,15 @@ class LeaseBook:
             if volunteer in entry.leases and entry.leases[volunteer].running
         ]
 
+    def running(self) -> list[tuple[UnitId, VolunteerId, float]]:
+        """Every lease under way: the unit, who has it, and when it ends."""
+        return [
+            (number, who, lease.ends_at)
+            for number, entry in self._open.items()
+            for who, lease in entry.leases.items()
+            if lease.running
+        ]
+
     def lease_of(self, unit: UnitId, volunteer: VolunteerId) -> Lease | None:
         """The lease by which this volunteer may finish the unit, running or not."""
         entry = self._open.get(unit)
@@ -333,6 +342,16 @@ class LeaseBook:
             entry.lapses += 1
             self._stop(entry, volunteer, f"lease of {volunteer} ran out", lapsed=True)
         return lapsed
+
+    def offer_again(self, now: float, volunteer: VolunteerId, why: str) -> list[UnitId]:
+        """What the volunteer is at lapses now, as if its time had run out: it is in doubt."""
+        units = self.held_by(volunteer)
+        for unit in units:
+            entry = self._open[unit]
+            entry.lapses += 1
+            entry.leases[volunteer].ends_at = now
+            self._stop(entry, volunteer, f"{volunteer} is in doubt: {why}", lapsed=True)
+        return units
 
     # -- checkpoints --------------------------------------------------------------------------
 

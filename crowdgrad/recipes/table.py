@@ -71,6 +71,18 @@ def _rule(value: Any, key: str, where: str) -> Rule:
     return make(RULES[name], table, f"Rule {name}")
 
 
+def as_table(recipe: Any) -> dict[str, object]:
+    """A recipe as the table it could have been made from: `make` gives the same again."""
+    told: dict[str, object] = {}
+    for field in fields(recipe):
+        value: Any = getattr(recipe, field.name)
+        told[field.name] = value
+        if is_dataclass(value):
+            name = {"name": value.name} if type(value) in RULES.values() else {}  # type: ignore[union-attr]
+            told[field.name] = name | as_table(value)
+    return told
+
+
 def _table(thing: Any) -> dict[str, object]:
     """What an object holds, so that it is converted and checked as a table would be."""
     return {field.name: getattr(thing, field.name) for field in fields(thing)}

@@ -54,6 +54,8 @@ from crowdgrad.volunteer.talk import Trusted
 from crowdgrad.volunteer.workshop import Workshop
 
 Connect = Callable[[str, int], Awaitable[Connection]]
+OpenShop = Callable[..., Awaitable[Workshop]]
+"""As `Workshop.open`; the simulator's has no trainer."""
 MAX_WAIT_S = 5.0
 LASTING_S = 10.0
 BLAMELESS = ("other_incarnation", "over", "already_done", "too_old", "too_late")
@@ -96,6 +98,8 @@ class Agent:
         consent: Consent = always,
         refusals: Refusals | None = None,
         all_walls: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+        open_shop: OpenShop = Workshop.open,
     ) -> None:
         """`memory_bytes`: the most a job may take; by default half of what there is.
 
@@ -117,9 +121,13 @@ class Agent:
         self._gatekeeper = Gatekeeper(
             watch=watch, consent=consent, refusals=refusals, all_walls=all_walls
         )
+        self._clock = clock
+        self._open_shop = open_shop
         self._host_key = ""
         self._address = ""
         self._workshop: Workshop | None = None
+        self._unanswered: dict[int, tuple[Update, bool]] = {}
+        """By slot: updates whose verdict we have not heard, and whether numbers belong to them."""
         self._leaving = asyncio.Event()
         self._state = ""
         self._failures = self._late = 0
@@ -129,22 +137,31 @@ class Agent:
         """Finish politely: tell the host, give units back, stop the trainer."""
         self._leaving.set()
 
-    async def work_for(self, host: str, port: int) -> Outcome:
-        """Work until the job ends, we leave, or the host stays away. Raises CrowdgradError."""
-        attempt, last_contact = 0, time.monotonic()
+    async def work_for(
+        self, host: str, port: int, *, moved: Callable[[], tuple[str, int]] | None = None
+    ) -> Outcome:
+        """Work until the job ends, we leave, or the host stays away. Raises CrowdgradError.
+
+        `moved`: where the host is by now, asked before every attempt: it may have been started
+        again elsewhere.
+        """
+        attempt, last_contact = 0, self._clock()
         self._address = f"{host}:{port}"
         self.samples = self.accepted = self.refused = 0
         self._failures = self._late = 0  # another job's are not this one's
         try:
             while True:
-                began = time.monotonic()
+                began = self._clock()
+                if moved is not None:
+                    host, port = moved()
+                    self._address = f"{host}:{port}"
                 try:
                     conversation, admit = await self._join(host, port)
                     return await self._stay(conversation, admit)
                 except (TurnedAway, VersionMismatch):
                     raise
                 except (PeerError, Unreachable) as error:
-                    now = time.monotonic()
+                    now = self._clock()
                     if now - began > LASTING_S:  # it was a real connection: begin anew
                         attempt, last_contact = 0, now
                     if self._workshop is None:
@@ -208,6 +225,7 @@ class Agent:
             await self._workshop.close()
             self._workshop = None
         if self._workshop is None:
+            self._unanswered.clear()  # they lay in another's memory
             self._workshop = await self._set_up(conversation, admit)
         async with asyncio.TaskGroup() as lanes:
             for slot in range(self._workshop.slots):
@@ -221,7 +239,7 @@ class Agent:
         self._say("state", f"Fetching the program, checking it{own}.")
         shop: Workshop | None = None
         try:
-            shop = await Workshop.open(
+            shop = await self._open_shop(
                 admit,
                 conversation,
                 self._chunks,
@@ -259,16 +277,17 @@ class Agent:
         )
 
     async def _lane(self, conversation: Conversation, shop: Workshop, slot: int) -> None:
-        update: Update | None = None
-        payload: Payload = b""
+        """One lane, from the update it could not bring home on the last connection, if any."""
         waits = 0
         while True:
+            update, trained = self._unanswered.get(slot, (None, False))
+            payload: Payload = shop.update(slot) if trained else b""
             answer = await conversation.exchange(
                 Exchange(update=update, shards=shop.shards_held), payload, shop.state(slot)
             )
             if update is not None:
+                del self._unanswered[slot]
                 self._record(update, answer.verdict)
-            update, payload = None, b""
             if isinstance(answer, Wait):
                 waits += 1
                 if waits > 1:  # not worth a word if it is over at once
@@ -277,8 +296,8 @@ class Agent:
                 continue
             waits = 0
             update = await self._compute(conversation, shop, answer, slot)
-            if update is not None and answer.unit.kind == "train":
-                payload = shop.update(slot)
+            if update is not None:
+                self._unanswered[slot] = (update, answer.unit.kind == "train")
 
     async def _compute(
         self, conversation: Conversation, shop: Workshop, grant: Grant, slot: int

@@ -9,27 +9,18 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 
-from crowdgrad.domain.job import JobId
-from crowdgrad.domain.matching import MAX_AVOIDED, as_code
+from crowdgrad.domain.matching import as_code
 from crowdgrad.errors import (
-    ChildDied,
     CrowdgradError,
-    DataError,
-    NotAgreed,
-    PeerError,
-    ProgramError,
-    RefusedHere,
     SettingError,
     TargetError,
     TurnedAway,
-    Unreachable,
 )
 from crowdgrad.net import identity
-from crowdgrad.net.matchmaker import wait_for_job
+from crowdgrad.net.matchmaker import Match, VolunteerPresence, wait_for_job
 from crowdgrad.net.transport import tcp
 from crowdgrad.replication.store import ChunkStore
 from crowdgrad.settings import Settings
@@ -38,13 +29,10 @@ from crowdgrad.volunteer.consent import Ask, Consent, Owner, Request
 from crowdgrad.volunteer.events import Event, Watch
 from crowdgrad.volunteer.hosts import KnownHosts, Refusals, fingerprints
 from crowdgrad.volunteer.journal import Journal
+from crowdgrad.volunteer.matched import one_after_another
 from crowdgrad.volunteer.probe import describe
 from crowdgrad.volunteer.talk import Trusted
 
-UNWANTED = (NotAgreed, RefusedHere, ChildDied, ProgramError)
-"""Of jobs that this machine will not do, or that went wrong here: it does not go there again."""
-OF_ONE_JOB = (PeerError, Unreachable, DataError, *UNWANTED)
-"""Troubles that another job need not have."""
 POLITE_S = 1.0
 """How long saying goodbye may take."""
 
@@ -156,13 +144,22 @@ class _Visits:
         self.outcomes = outcomes
         self._expected = ""
 
-    async def pay(self, agent: Agent, address: tuple[str, int], expected: str = "") -> None:
-        """Work for the host at `address`. `expected`: the key a matchmaker says it has."""
+    async def pay(
+        self,
+        agent: Agent,
+        address: tuple[str, int],
+        expected: str = "",
+        moved: Callable[[], tuple[str, int]] | None = None,
+    ) -> None:
+        """Work for the host at `address`. `expected`: the key a matchmaker says it has.
+
+        `moved`: where the matchmaker says that it is by now.
+        """
         self._expected = expected
         self._journal.host = f"{address[0]}:{address[1]}"
         ended = "It was broken off."
         try:
-            outcome = await agent.work_for(*address)
+            outcome = await agent.work_for(*address, moved=moved)
             self.outcomes.append(outcome)
             ended = f"It ended: {outcome.reason}. {outcome.samples} samples were used."
         except asyncio.CancelledError:
@@ -198,29 +195,34 @@ async def _matched_jobs(
         wants=options.target,
         on_waiting=lambda reason: watch(Event(kind="state", text=reason)),
     )
-    presence = match.presence
-    unwanted: deque[JobId] = deque(maxlen=MAX_AVOIDED - 1)
-    try:
-        while True:
-            offer = match.listing.offer
-            watch(Event(kind="state", text=f"Matched with “{offer.title}”."))
-            address = address_of(offer.address)
-            assert address is not None
-            try:
-                await visits.pay(agent, address, expected=offer.key)
-            except (*OF_ONE_JOB, SettingError) as error:
-                if options.target is not None or not _another_may_do(error, options):
-                    raise
-                watch(Event(kind="trouble", text=f"{error} Looking for another job."))
-                if isinstance(error, UNWANTED):
-                    unwanted.append(match.listing.id)
-            else:
-                if options.once or options.target or visits.outcomes[-1].left:
-                    return
-            avoid = {*unwanted, match.listing.id} if unwanted else None
-            match = await presence.next_job(avoid=avoid)
-    finally:
-        await presence.close()
+
+    async def pay(match: Match) -> Outcome:
+        address = address_of(match.listing.offer.address)
+        assert address is not None
+        expected, moved = match.listing.offer.key, _where(match.presence)
+        await visits.pay(agent, address, expected=expected, moved=moved)
+        return visits.outcomes[-1]
+
+    def may_go_on(after: CrowdgradError | Outcome) -> bool:
+        if options.target is not None:
+            return False
+        if isinstance(after, CrowdgradError):
+            return _another_may_do(after, options)
+        return not (options.once or after.left)
+
+    await one_after_another(match, pay, watch, may_go_on=may_go_on)
+
+
+def _where(presence: VolunteerPresence) -> Callable[[], tuple[str, int]]:
+    """Where the host we were matched with is by now: it may have been started again elsewhere."""
+
+    def now() -> tuple[str, int]:
+        assert presence.match is not None
+        address = address_of(presence.match.listing.offer.address)
+        assert address is not None
+        return address
+
+    return now
 
 
 def _another_may_do(error: CrowdgradError, options: Options) -> bool:

@@ -12,7 +12,7 @@ from crowdgrad.cli.display import View, plain, sparkline, summary
 from crowdgrad.domain.program import Better
 from crowdgrad.domain.work import Version
 from crowdgrad.host.evaluation import Scores
-from crowdgrad.host.status import Point, Status, spell, take_status
+from crowdgrad.host.telling.status import CheckpointStatus, Point, Status, spell, take_status
 from tests.host import small
 
 
@@ -55,6 +55,62 @@ def test_one_screen_shows_everything(width: int) -> None:
         "left",
     ):
         assert wanted in text
+
+
+def shown(status: Status, width: int = 80) -> str:
+    console = Console(width=width)
+    with console.capture() as found:
+        console.print(View().render(status))
+    return found.get()
+
+
+def test_who_went_is_shown_with_the_reason() -> None:
+    assert "ben went after 0 s: left: the volunteer stopped" in shown(a_status())
+    status = a_status()
+    many = [replace(status.departures[0], name=f"guest {n}") for n in range(20)]
+    text = shown(replace(status, departures=many))
+    assert [f"guest {n} went" in text for n in (16, 17, 18, 19)] == [False, True, True, True]
+
+
+def test_a_checkpoint_is_young_and_its_trouble_loud() -> None:
+    kept = CheckpointStatus(version="0.3", age_s=4.0, bytes=9, written=2, trouble="")
+    status = replace(a_status(), checkpoint=kept)
+    assert "saved 4 s ago" in shown(status)
+    assert "not saved yet" in shown(replace(status, checkpoint=replace(kept, age_s=None)))
+    status = replace(status, checkpoint=replace(kept, trouble="CHECKPOINTS ARE PAUSED: no room."))
+    assert "CHECKPOINTS ARE PAUSED: no room." in shown(status)
+    assert "CHECKPOINTS ARE PAUSED: no room." in plain(status)
+
+
+def test_a_pause_is_seen() -> None:
+    status = replace(a_status(), paused=True)
+    assert "paused" in shown(status)
+    assert "paused" in plain(status)
+    assert "paused" not in shown(a_status())
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_nothing_is_wider_than_the_terminal(width: int) -> None:
+    status = a_status()
+    long = "a very long story that does not end " * 10
+    gone = [replace(status.departures[0], name=long, reason=long)] * 20
+    status = replace(
+        status, departures=gone, resumed=123, arrivals=12345, departures_by_kind={"left": 12300},
+        bytes_received_per_s=123456789.0, bytes_sent_per_s=987654321.0, notice=long,
+    )  # fmt: skip
+    assert max(map(len, shown(status, width).splitlines())) <= width
+
+
+def test_a_crowd_fits_on_a_screen() -> None:
+    status = a_status()
+    crowd = [
+        replace(status.members[0], position=n, name=f"v{n}", connected=n % 2 == 0, samples=n)
+        for n in range(500)
+    ]
+    text = shown(replace(status, members=crowd))
+    assert len(text.splitlines()) <= 40
+    assert "v498" in text, "who is here and gave the most"
+    assert "and 488 more, 238 here" in text
 
 
 def test_a_line_for_a_log() -> None:

@@ -13,8 +13,8 @@ from crowdgrad.cli import host
 from crowdgrad.cli.main import parser
 from crowdgrad.errors import DataMissing
 from crowdgrad.host.earlier import read_run
+from tests.host.telling.test_report import prepared
 from tests.host.test_earlier import a_run
-from tests.host.test_report import prepared
 
 JOB = """
 task = "crowdgrad.capture.models:digits_mlp"

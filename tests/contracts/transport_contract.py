@@ -19,7 +19,7 @@ from crowdgrad.errors import (
     TurnedAway,
     Unreachable,
 )
-from crowdgrad.net.framing import MAX_FIRST_BODY_BYTES, FrameReader
+from crowdgrad.net.framing import MAX_FIRST_BODY_BYTES, FrameReader, pack
 from crowdgrad.net.messages import (
     Blob,
     Exchange,
@@ -219,6 +219,126 @@ class TransportContract(ABC):
                     assert taken <= number + 1 + MAX_WAITING_PAYLOADS
                 await speaking
                 assert taken == 200
+
+        self.run(main())
+
+    def test_a_payload_without_room_waits_on_its_way_until_there_is_some(self) -> None:
+        """Nothing is allocated, nothing is lost, and the other side notices by waiting."""
+        length, count = self.large_bytes, 6
+        asked = 0
+
+        def sink(message: Message, announced: int) -> memoryview | None:
+            nonlocal asked
+            asked += 1
+            assert announced == length
+            return None
+
+        async def speak(near: Connection) -> None:
+            for number in range(count):
+                await near.send(giver(number), bytes([65 + number]) * length)
+                await near.send(Leave(reason=str(number)))
+
+        async def main() -> None:
+            async with self.linked() as (near, far):
+                far.set_sink(sink)
+                speaking = asyncio.ensure_future(speak(near))
+                for number in range(count):
+                    while asked == number:  # noqa: ASYNC110 - nobody tells us
+                        await asyncio.sleep(0.001)
+                    receiving = asyncio.ensure_future(far.receive())
+                    done, _ = await asyncio.wait([receiving], timeout=0.02)
+                    assert not done
+                    assert asked == number + 1, "it is asked for room once"
+                    assert far.paused, "silence is our own doing"
+                    room = memoryview(bytearray(length))
+                    far.make_room(room)
+                    message, payload = await receiving
+                    assert message == giver(number)
+                    assert payload.obj is room.obj
+                    assert bytes(payload) == bytes([65 + number]) * length
+                    assert (await far.receive())[0] == Leave(reason=str(number))
+                await speaking
+                assert not far.paused
+
+        self.run(main())
+
+    def test_small_payloads_may_wait_for_room_as_well(self) -> None:
+        """Those behind them have arrived already, and are looked at when their turn comes."""
+        owed: list[int] = []
+
+        def sink(message: Message, length: int) -> memoryview | None:
+            owed.append(length)
+            return None if len(owed) % 2 else memoryview(bytearray(length))
+
+        async def main() -> None:
+            async with self.linked() as (near, far):
+                far.set_sink(sink)
+                for number in range(6):
+                    await asyncio.wait(
+                        [asyncio.ensure_future(near.send(giver(number), b"x" * (number + 1)))],
+                        timeout=0.05,
+                    )
+                for number in range(6):
+                    while not far.paused and number % 2 == 0:  # noqa: ASYNC110
+                        await asyncio.sleep(0.001)
+                    if number % 2 == 0:
+                        far.make_room(memoryview(bytearray(owed[-1])))
+                    message, payload = await far.receive()
+                    assert (message, bytes(payload)) == (giver(number), b"x" * (number + 1))
+
+        self.run(main())
+
+    def test_room_that_comes_too_late_does_no_harm(self) -> None:
+        async def main() -> None:
+            async with self.linked() as (near, far):
+                far.set_sink(lambda message, length: None)
+                sending = asyncio.ensure_future(near.send(Exchange(), b"x" * 10))
+                while not far.paused:  # noqa: ASYNC110
+                    await asyncio.sleep(0.001)
+                far.close(ConnectionLost("Enough."))
+                far.make_room(memoryview(bytearray(10)))
+                with pytest.raises(ConnectionLost, match="Enough"):
+                    await far.receive()
+                with contextlib.suppress(ConnectionLost):
+                    await sending
+
+        self.run(main())
+
+    def test_nonsense_behind_a_payload_that_waited_ends_it_with_the_reason(self) -> None:
+        async def main() -> None:
+            async with self.linked() as (near, far):
+
+                def sink(message: Message, length: int) -> memoryview | None:
+                    if isinstance(message, Exchange):
+                        return None
+                    raise FrameError("Nobody asked for that.")
+
+                far.set_sink(sink)
+                sending = asyncio.gather(
+                    near.send(Exchange(), b"12345"), near.send(Leave(reason="x"), b"67890")
+                )
+                while not far.paused:  # noqa: ASYNC110
+                    await asyncio.sleep(0.001)
+                await asyncio.sleep(0.01)
+                far.make_room(memoryview(bytearray(5)))
+                problem, _ = await near.receive()
+                assert isinstance(problem, Problem)
+                assert problem.message == "Nobody asked for that."
+                await asyncio.gather(sending, return_exceptions=True)
+
+        self.run(main())
+
+    def test_bytes_are_counted_on_both_sides(self) -> None:
+        async def main() -> None:
+            async with self.linked() as (near, far):
+                far.set_sink(fresh_memory)
+                assert near.sent_bytes == far.received_bytes == 0
+                whole = len(pack(Exchange(), 1000)) + 1000 + len(pack(Heartbeat()))
+                await near.send(Heartbeat())
+                await near.send(Exchange(), bytes(1000))
+                await far.receive()
+                assert near.sent_bytes == far.received_bytes == whole
+                assert near.received_bytes == far.sent_bytes == 0
 
         self.run(main())
 

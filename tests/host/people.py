@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from crowdgrad.data.shards import content_hash
 from crowdgrad.domain.data import Chunk, Field, Manifest, Shard
 from crowdgrad.domain.work import Unit, Update, Version
-from crowdgrad.host.ledger import Contribution
+from crowdgrad.host.members.accounts import Contribution
 from crowdgrad.host.training import Training
 from crowdgrad.host.units import Granted
 from crowdgrad.numerics.vectors import Vector

@@ -31,6 +31,17 @@ def test_it_is_found_by_its_folder_or_its_id(tmp_path: Path) -> None:
     assert "digits-1" in caught.value.advice
 
 
+def test_the_last_is_the_one_begun_last(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    with pytest.raises(DataMissing, match="no run last"):
+        find_run("last", runs)
+    newer = a_run(runs / "20250102-000000-digits-0000")
+    a_run(runs / "20250101-000000-digits-ffff")
+    assert find_run("last", runs) == newer
+    called_so = a_run(runs / "last")
+    assert find_run("last", runs) == called_so, "a run's own name comes first"
+
+
 def test_every_run_that_continues_it_has_its_own_seed_and_the_same_splits(tmp_path: Path) -> None:
     first = read_run(a_run(tmp_path / "first"))
     assert first.next_seed() == 5 + (1 << 32)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from crowdgrad.errors import CannotWrite, DiskFull
+from crowdgrad.errors import CannotWrite, DiskFull, RunBusy
 from crowdgrad.host.folder import RunFolder
 
 MIB = 1 << 20
@@ -53,6 +53,7 @@ def test_a_disk_that_fills_up_costs_metrics_never_the_model(small_disk: Path) ->
     with pytest.raises(DiskFull, match="no room"):
         folder.write("too large", bytes(4 * MIB))
     assert sorted(os.listdir(folder.path)) == ["metrics.jsonl", "model.safetensors"]
+    folder.close()
 
 
 def test_no_room_is_said_before_training_not_after(small_disk: Path) -> None:
@@ -66,6 +67,30 @@ def test_the_reserve_leaves_nothing(tmp_path: Path) -> None:
     folder.release()
     folder.write_json("job.json", {"a": 1})
     assert json.loads((folder.path / "job.json").read_text()) == {"a": 1}
+    folder.close()
+
+
+def test_two_hosts_never_work_on_one_run(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    with pytest.raises(RunBusy, match="Another host"):
+        RunFolder(tmp_path / "run", again=True)
+    folder.close()
+    RunFolder(tmp_path / "run", again=True).close()
+
+
+def test_metrics_after_a_checkpoint_are_taken_back(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    assert folder.metrics_bytes == 0
+    folder.add_metrics({"number": 1})
+    length = folder.metrics_bytes
+    folder.add_metrics({"number": 2})
+    folder.close()
+    again = RunFolder(tmp_path / "run", again=True)
+    again.rewind_metrics(length)
+    again.add_metrics({"number": 3})
+    again.close()
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["number"] for line in lines] == [1, 3]
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:

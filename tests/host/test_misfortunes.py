@@ -14,7 +14,8 @@ import pytest
 
 from crowdgrad.domain.work import UnitId, Update
 from crowdgrad.errors import MessageError
-from crowdgrad.host.ledger import MAX_STRANGERS, Contribution
+from crowdgrad.host.members.accounts import Contribution
+from crowdgrad.host.members.ledger import MAX_STRANGERS, Ledger
 from crowdgrad.host.server import Server
 from crowdgrad.host.training import Training
 from crowdgrad.net.identity import guest
@@ -402,3 +403,14 @@ def test_who_is_slow_or_starts_from_what_diverged_may_still_fetch(setback: bool)
         assert not training.may_fetch(ada.account)
 
     run(scenario)
+
+
+def test_worker_0_is_one_member_whatever_key_it_comes_with() -> None:
+    ledger = Ledger(10.0)
+    first = ledger.join(0.0, small.volunteer("first"), own=True).volunteer.id
+    ledger.leave(first, "killed")
+    second = ledger.join(1.0, small.volunteer("second"), own=True).volunteer.id
+    ledger.accept(1.0, first, samples=3, staleness=0)  # it was still being applied
+    ledger.accept(1.0, second, samples=4, staleness=0)
+    assert [(a.position, a.samples, a.units) for a in ledger.everyone()] == [(0, 7, 2)]
+    assert len(ledger.snapshot().accounts) == 1

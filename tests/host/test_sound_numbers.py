@@ -17,7 +17,7 @@ import pytest
 from crowdgrad.domain.program import TensorSpec
 from crowdgrad.domain.work import Version
 from crowdgrad.errors import RecipeError
-from crowdgrad.host.ledger import Contribution
+from crowdgrad.host.members.accounts import Contribution
 from crowdgrad.host.setbacks import MAX_TRIES
 from crowdgrad.host.training import Training
 from crowdgrad.numerics.rules import SGD, Adam, AdamW, Momentum

@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 from crowdgrad.domain.work import Version
-from crowdgrad.host.ledger import (
-    MAX_FAILURES_IN_A_ROW,
-    MAX_STRANGERS,
-    PAUSE_S,
-)
+from crowdgrad.host.course import MAX_HISTORY
+from crowdgrad.host.evaluation import Scores
+from crowdgrad.host.members.accounts import MAX_FAILURES_IN_A_ROW, PAUSE_S
+from crowdgrad.host.members.ledger import MAX_STRANGERS
 from crowdgrad.host.setbacks import MAX_TRIES
 from tests.host import small
 from tests.host.people import ONES, SAMPLES, asynchronous, evaluate, leased, train_one, updated
@@ -404,3 +403,20 @@ async def test_nobody_goes_back_to_where_it_was_already_exploding() -> None:
     unit, base = leased(training, own, 10.0)
     await training.take(10.0, own, updated(unit, base, loss=math.nan), ONES.copy())
     assert (await training.parameters.copy())[0].tolist() == good.tolist()
+
+
+@asynchronous
+async def test_a_long_history_loses_detail_but_neither_end() -> None:
+    training = small.training(the_job=small.job(epochs=1000))
+    course = training.course
+    for number in range(3 * MAX_HISTORY):
+        scores = Scores(
+            kind="validate", version=Version(incarnation=0, count=number), epoch=0.0,
+            at_s=float(number), loss=1.0, metrics={"accuracy": 0.5},
+        )  # fmt: skip
+        course.evaluation.take_scores = lambda *_, found=scores: (found, ONES)  # type: ignore[method-assign]
+        course.close_round(0.0, None)
+    assert len(course.history) <= MAX_HISTORY
+    times = [scores.at_s for scores in course.history]
+    assert times == sorted(set(times))
+    assert (times[0], times[-1]) == (0.0, 3 * MAX_HISTORY - 1)

@@ -15,7 +15,7 @@ from crowdgrad.data.catalogue import load
 from crowdgrad.domain.job import Job, StoppingRule
 from crowdgrad.host.job import JobPlan, Prepared, new_id, prepare
 from crowdgrad.host.serve import Here, Options, Outcome, Run
-from crowdgrad.host.status import Status
+from crowdgrad.host.telling.status import Status
 from crowdgrad.process import Child, end_all
 from crowdgrad.recipes.async_sgd import AsyncSGD
 from crowdgrad.settings import Settings
@@ -75,7 +75,7 @@ def job_with(prepared: Prepared, **changes: object) -> Prepared:
     """The same program and data under another stopping rule or recipe."""
     fields = {"id": new_id("digits"), **changes}
     job: Job = replace(prepared.job, **fields)  # type: ignore[arg-type]
-    return replace(prepared, job=job)
+    return replace(prepared, job=job, initial=prepared.initial.copy())
 
 
 class Stage:
@@ -87,6 +87,7 @@ class Stage:
         self.folder = folder
         self.settings = settings
         self.stop = asyncio.Event()
+        prepared = replace(prepared, initial=prepared.initial.copy())  # others start from it, too
         self.run = Run(prepared, Options(runs=folder / "runs", **options), settings)  # type: ignore[arg-type]
         self.children: list[Child] = []
         self.here: Here | None = None

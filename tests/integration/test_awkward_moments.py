@@ -13,7 +13,7 @@ from crowdgrad.domain.job import StoppingRule
 from crowdgrad.errors import Unreachable
 from crowdgrad.host.job import Prepared
 from crowdgrad.host.serve import Options, Run
-from crowdgrad.host.status import Status
+from crowdgrad.host.telling.status import Status
 from crowdgrad.net.matchmaker import publish
 from crowdgrad.settings import Settings
 from crowdgrad.volunteer import serve as volunteer

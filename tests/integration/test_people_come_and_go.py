@@ -48,10 +48,13 @@ def test_a_job_trains_without_any_volunteer(
         "model.onnx",
         "model.safetensors",
         "report.html",
+        "resume",
+        "tensorboard",
         "logs",
     }
     lines = (outcome.folder / "metrics.jsonl").read_text().splitlines()
-    assert {json.loads(line)["kind"] for line in lines} == {"training", "validate", "test"}
+    kinds = {json.loads(line)["kind"] for line in lines}
+    assert kinds == {"training", "volunteers", "validate", "test"}
     job = json.loads((outcome.folder / "job.json").read_text())
     assert job["state"] == "finished"
     assert job["outcome"]["updates"] == outcome.status.updates
@@ -141,8 +144,7 @@ def test_worker_zero_is_replaced(digits: Prepared, settings: Settings, tmp_path:
     outcome = asyncio.run(scenario())
     counted_once(outcome)
     own = [member for member in outcome.status.members if member.position == 0]
-    assert [member.connected for member in own].count(True) == 1
-    assert len({member.id for member in own}) == 2, "the second is another process with its own key"
+    assert [member.connected for member in own] == [True], "it is one member, whatever its key"
 
 
 def _name(pid: int) -> str:

@@ -88,6 +88,45 @@ def test_frames_survive_any_cutting(sent: list[Frame], pieces: list[int]) -> Non
     assert feed(FrameReader(CountingSink()), stream_of(sent), pieces) == sent
 
 
+@given(frames, st.lists(st.integers(1, 9000), min_size=1, max_size=10), st.data())
+def test_frames_survive_any_waiting_for_room(
+    sent: list[Frame], pieces: list[int], data: st.DataObject
+) -> None:
+    """Whenever the sink has no room yet, nothing is read until there is, and nothing is lost."""
+    owed: list[int] = []
+
+    def sink(message: Message, length: int) -> memoryview | None:
+        if data.draw(st.booleans()):
+            return memoryview(bytearray(length))
+        owed.append(length)
+        return None
+
+    reader, heard = FrameReader(sink), []
+    stream, at, turn = stream_of(sent), 0, 0
+    while at < len(stream) or reader.stuck:
+        if reader.stuck:
+            got = reader.make_room(memoryview(bytearray(owed.pop())))
+        else:
+            room = reader.buffer()
+            part = stream[at : at + min(pieces[turn % len(pieces)], len(room))]
+            room[: len(part)] = part
+            got = reader.filled(len(part))
+            at, turn = at + len(part), turn + 1
+        heard += [(message, bytes(payload)) for message, payload in got]
+    assert heard == sent
+    assert not owed
+
+
+def test_somebody_who_only_beats_takes_next_to_nothing() -> None:
+    reader = FrameReader(refuse_payload)
+    beat = pack(Heartbeat())
+    for _ in range(10 * FrameReader.FIRST_STAGING_BYTES // len(beat)):
+        feed(reader, beat)
+    assert len(reader.buffer()) == FrameReader.FIRST_STAGING_BYTES
+    feed(reader, beat * (FrameReader.FIRST_STAGING_BYTES // len(beat) + 1))
+    assert len(reader.buffer()) == FrameReader.STAGING_BYTES, "whoever says more gets more"
+
+
 @given(st.binary(max_size=400))
 @example(b"")
 @example(b"cgrd" + b"\0" * 60)

@@ -11,10 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crowdgrad.errors import ConnectionLost, FrameError
-from crowdgrad.net.heartbeat import keep_alive, next_action
+from crowdgrad.net.heartbeat import Look, keep_alive, next_action
 from crowdgrad.net.messages import Heartbeat, Leave, Message
 from crowdgrad.net.transport.base import Connection
 from crowdgrad.net.transport.inproc import InprocConnection, Route, pair, straight
+from crowdgrad.planner.membership import judge
+from crowdgrad.simulator.virtual_time import Node, VirtualLoop
 from tests.virtual_time import run_virtual
 
 BEAT_S, SILENCE_S = 2.0, 10.0
@@ -99,6 +101,64 @@ def test_a_slow_connection_that_loses_every_other_frame_lives_for_ever() -> None
         return lambda message: () if next(turn) % 2 else (8.0,)
 
     assert live(3600, lossy(), lossy())[1] is None
+
+
+def test_a_half_open_connection_is_in_doubt_before_it_is_given_up() -> None:
+    """And looked at when silence can have changed anything, not a beat later."""
+    looks: list[tuple[float, float]] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        near, _far = pair(there=lambda message: (), back=lambda message: ())
+        start = loop.time()
+
+        def looked(look: Look) -> None:
+            presence, _ = judge(
+                look.now, heard_at=look.heard_at, silence_s=SILENCE_S, asleep_s=look.asleep_s
+            )
+            looks.append((look.now - start, presence == "suspect"))
+
+        beating = keep_alive(near, beat_s=BEAT_S, silence_s=SILENCE_S, looked=looked)
+        await beating
+        assert loop.time() - start == pytest.approx(SILENCE_S, abs=0.2)
+
+    run_virtual(main())
+    first = next(at for at, suspect in looks if suspect)
+    assert first == pytest.approx(SILENCE_S / 2, abs=0.2)
+
+
+def test_our_own_sleep_is_not_held_against_the_other_side() -> None:
+    asleep = False
+
+    async def main() -> None:
+        nonlocal asleep
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        near, far = pair(back=lambda message: () if asleep else (0.0,))
+        here = Node("here")
+        tasks = [
+            here.spawn(keep_alive(near, beat_s=BEAT_S, silence_s=SILENCE_S)),
+            asyncio.create_task(keep_alive(far, beat_s=BEAT_S, silence_s=1e6)),
+        ]
+        reading = asyncio.gather(swallow(near), swallow(far))
+        for _ in range(5):
+            await asyncio.sleep(7.3)
+            loop.freeze(here)
+            asleep = True
+            await asyncio.sleep(600.0)
+            loop.thaw(here)
+            await asyncio.sleep(SILENCE_S / 4)  # the last thing heard was long ago
+            asleep = False
+        await asyncio.sleep(7.3)
+        assert not near._closed.is_set()
+        asleep, before = True, loop.time()  # now it is the other side: noticed as ever
+        await near.wait_closed()
+        assert SILENCE_S - BEAT_S < loop.time() - before < SILENCE_S + BEAT_S
+        for task in (*tasks, reading):
+            task.cancel()
+        await asyncio.gather(*tasks, reading, return_exceptions=True)
+
+    run_virtual(main())
 
 
 def test_whoever_speaks_anyway_needs_no_heartbeat() -> None:

@@ -79,6 +79,20 @@ def test_the_first_valid_update_wins_and_a_late_lease_is_honoured() -> None:
     assert book.done_units == 1
 
 
+def test_what_somebody_in_doubt_is_at_is_offered_at_once_and_honoured_all_the_same() -> None:
+    book = ranges()
+    first, second = take(book, ADA), take(book, ADA)
+    kept = take(book, BEN)
+    assert book.offer_again(1.0, ADA, "nothing heard for 5 s") == [first.id, second.id]
+    assert book.offer_again(1.0, ADA, "nothing heard for 5 s") == []
+    assert (book.holding(ADA), book.holding(BEN)) == (0, 1)
+    assert [take(book, CY, 1.0), take(book, CY, 1.0)] == [first, second]
+    assert book.finish(first.id, ADA, BASE, 0) == (first, None)
+    assert book.finish(first.id, CY, BASE, 0) == (None, "already_done")
+    assert book.finish(second.id, CY, BASE, 0) == (second, None)
+    assert book.finish(kept.id, BEN, BASE, 0) == (kept, None)
+
+
 @pytest.mark.parametrize(
     ("unit", "who", "base", "incarnation", "refusal"),
     [
@@ -585,6 +599,11 @@ class Crowd(RuleBasedStateMachine):
     def wait(self, seconds: float) -> None:
         self.now += seconds
         self.book.lapse(self.now)
+
+    @rule(who=people)
+    def fall_silent(self, who: VolunteerId) -> None:
+        self.book.offer_again(self.now, who, "nothing heard")
+        assert self.book.holding(who) == 0
 
     # -- what the host does -------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tomllib
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -21,23 +21,13 @@ from crowdgrad.recipes.base import Growth, Penalty, Recipe, hyperparameters
 from crowdgrad.recipes.crowd import Crowd
 from crowdgrad.recipes.dc_asgd import DCASGD
 from crowdgrad.recipes.downpour import Downpour
-from crowdgrad.recipes.table import convert
+from crowdgrad.recipes.table import as_table, convert
 
 PLAIN = {int: "a whole number", float: "a number", bool: "true or false"}
 
 
-def as_table(thing: Any) -> dict[str, object]:
-    """A recipe as a job file would write it."""
-    table: dict[str, object] = {"name": thing.name} if hasattr(thing, "name") else {}
-    for field in fields(thing):
-        value = getattr(thing, field.name)
-        table[field.name] = as_table(value) if is_dataclass(value) else value
-    return table
-
-
 def again(recipe: Recipe) -> Recipe:
-    table = as_table(recipe)
-    return from_table(str(table.pop("name")), table)
+    return from_table(recipe.name, as_table(recipe))
 
 
 # -- what becomes a recipe --------------------------------------------------------------------

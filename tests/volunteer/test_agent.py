@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from crowdgrad.domain.work import Unit, UnitId, Update, Version
-from crowdgrad.errors import ChildDied, ComputeError, CrowdgradError
+from crowdgrad.errors import ChildDied, ComputeError, ConnectionLost, CrowdgradError
 from crowdgrad.net.identity import guest
-from crowdgrad.net.messages import GiveBack, Grant, Message
+from crowdgrad.net.messages import Exchange, GiveBack, Grant, Message, Wait
 from crowdgrad.replication.store import MemoryChunks
 from crowdgrad.volunteer import talk
 from crowdgrad.volunteer.agent import MAX_FAILURES, Agent
@@ -111,3 +111,54 @@ def test_an_update_that_came_late_is_nobodys_fault(verdict: str) -> None:
     me._record(update, "not_finite")
     assert seen[1].kind == "trouble"
     assert me.refused == 1
+
+
+class Cut:
+    """A host that takes what it is sent, and loses the connection instead of answering twice."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int | None, bytes]] = []
+
+    async def exchange(self, ask: Exchange, payload: memoryview, into: memoryview) -> Grant | Wait:
+        self.asked.append((ask.update.unit if ask.update else None, bytes(payload)))
+        if ask.update is None:
+            return GRANT
+        if len([unit for unit, _ in self.asked if unit is not None]) < 3:
+            raise ConnectionLost("The answer was lost.")
+        assert ask.update.base == GRANT.base
+        return Wait(reason="nothing to do", seconds=1e6, verdict="accepted")
+
+
+def test_an_update_that_was_not_answered_is_sent_again_on_the_next_connection() -> None:
+    done = talk.Computed(unit=UnitId(1), samples=10, loss=1.0, metrics={}, compute_s=0.1)
+
+    async def compute(*what: object) -> talk.Computed:
+        return done
+
+    shop: Any = SimpleNamespace(
+        job=SimpleNamespace(title="Digits"),
+        trainer=SimpleNamespace(engine="none"),
+        shards_held=(),
+        need=_nothing,
+        compute=compute,
+        state=lambda slot: memoryview(bytearray(4)),
+        update=lambda slot: memoryview(b"sums"),
+    )
+    seen: list[Event] = []
+
+    async def main() -> Cut:
+        host, volunteer = Cut(), agent(seen)
+        for _ in range(2):  # two connections are lost
+            with pytest.raises(ConnectionLost):
+                await volunteer._lane(host, shop, 0)  # type: ignore[arg-type]
+        lane = asyncio.create_task(volunteer._lane(host, shop, 0))  # type: ignore[arg-type]
+        await asyncio.sleep(1.0)
+        lane.cancel()
+        assert volunteer.samples == 10
+        return host
+
+    assert run_virtual(main()).asked == [(None, b""), *[(1, b"sums")] * 3]
+
+
+async def _nothing(*what: object) -> None:
+    return None

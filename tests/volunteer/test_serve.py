@@ -20,7 +20,7 @@ from crowdgrad.errors import (
     WallsMissing,
 )
 from crowdgrad.settings import Settings
-from crowdgrad.volunteer import serve
+from crowdgrad.volunteer import matched, serve
 from crowdgrad.volunteer.agent import Outcome
 from crowdgrad.volunteer.consent import always
 from crowdgrad.volunteer.events import Event
@@ -69,7 +69,7 @@ def worked(
     async def wait_for_job(*args: object, **how: object) -> Any:
         return presence.match
 
-    async def work_for(host: str, port: int) -> Outcome:
+    async def work_for(host: str, port: int, **how: object) -> Outcome:
         answer = answers.pop(0)
         if isinstance(answer, Outcome):
             return answer
@@ -104,7 +104,7 @@ def test_another_job_may_do(
     assert worked(monkeypatch, tmp_path, trouble, options, presence) == [
         f"{trouble} Looking for another job."
     ]
-    unwanted = isinstance(trouble, serve.UNWANTED)  # it would be unwanted again
+    unwanted = isinstance(trouble, matched.UNWANTED)  # it would be unwanted again
     assert presence.avoided == [{"small-1"} if unwanted else None]
     ends = [entry.words for entry in Reader(tmp_path).all() if entry.what == "job"]
     assert ends == [f"It ended: {trouble}", "It ended: done. 1 samples were used."]
@@ -136,7 +136,7 @@ def visited(home: Path, proven: str, expected: str) -> tuple[bool, str]:
     visits = serve._Visits(always, Journal(home, lambda: 0.0), outcomes)
     answers: list[tuple[bool, str]] = []
 
-    async def work_for(host: str, port: int) -> Outcome:
+    async def work_for(host: str, port: int, **how: object) -> Outcome:
         answers.append(await visits.consent(replace(REQUEST, host=proven)))
         return DONE
 

@@ -2,9 +2,10 @@
 
 A connection carries frames both ways, in order, whole. `send` returns when the bytes have left our
 hands, so a buffer may be reused after it; a peer that does not read makes `send` wait
-(back-pressure). `receive` hands over frames one by one; when too many are waiting, the carrier
-stops reading. Whatever ended the connection is the error that `receive` and `send` raise from then
-on.
+(back-pressure). `receive` hands over frames one by one; when too many are waiting, or a payload
+has no room yet (its sink returned None), the carrier stops reading until `receive` or `make_room`
+is called, and what the other side goes on sending waits on its way. Whatever ended the connection
+is the error that `receive` and `send` raise from then on.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol, runtime_checkable
 
 from crowdgrad.errors import ConnectionLost, PeerError
-from crowdgrad.net.framing import FrameReader, Sink, refuse_payload
+from crowdgrad.net.framing import Frame, FrameReader, Sink, refuse_payload
 from crowdgrad.net.messages import Heartbeat, Message
 
 logger = logging.getLogger(__name__)
@@ -34,13 +35,26 @@ class Connection(Protocol):
     """Loop time at which bytes last arrived."""
     sent_at: float
     """Loop time at which something was last sent."""
+    received_bytes: int
+    """All that has arrived, frames and heartbeats included."""
+
+    @property
+    def sent_bytes(self) -> int:
+        """All that has left our hands: what still waits for the other side to read is not in it."""
+        ...
 
     @property
     def paused(self) -> bool:
-        """Whether we have stopped reading because frames are waiting: silence is our own doing."""
+        """Whether we have stopped reading because frames are waiting, or a payload has no room
+        yet: silence is our own doing."""
+        ...
 
     def set_sink(self, sink: Sink) -> None:
         """Say where payloads go from now on; until then every payload is refused."""
+
+    def make_room(self, payload: memoryview) -> None:
+        """The buffer for the payload to which the sink said None; reading goes on. Does nothing
+        where the connection has ended."""
 
     async def send(self, message: Message, payload: Payload = b"") -> None: ...
 
@@ -95,7 +109,15 @@ class Inbox:
 
     def filled(self, count: int) -> None:
         """Raises PeerError: the bytes are not frames of ours."""
-        for message, payload in self.reader.filled(count):
+        self._add(self.reader.filled(count))
+
+    def make_room(self, payload: memoryview) -> None:
+        """The buffer the sink owed. Raises PeerError as `filled` does."""
+        self._add(self.reader.make_room(payload))
+        self._go_on()
+
+    def _add(self, frames: list[Frame]) -> None:
+        for message, payload in frames:
             # A heartbeat has said all it has to say by arriving. Kept, they would pile up behind a
             # long send of ours until we stopped reading and took the other side for dead.
             if not isinstance(message, Heartbeat):
@@ -103,13 +125,22 @@ class Inbox:
                 self._payloads += len(payload) > 0
         if self._frames:
             self._wake()
-        if self._full and not self.paused:
+        if not self.paused and self._full:
             self.paused = True
             self._pause()
 
+    def _go_on(self) -> None:
+        if self.paused and not self._full:
+            self.paused = False
+            self._resume()
+
     @property
     def _full(self) -> bool:
-        return len(self._frames) >= MAX_WAITING_FRAMES or self._payloads >= MAX_WAITING_PAYLOADS
+        return (
+            self.reader.stuck
+            or len(self._frames) >= MAX_WAITING_FRAMES
+            or self._payloads >= MAX_WAITING_PAYLOADS
+        )
 
     def end(self, error: PeerError) -> None:
         if self.error is None:
@@ -128,9 +159,7 @@ class Inbox:
                 self._waiter = None
         frame = self._frames.popleft()
         self._payloads -= len(frame[1]) > 0
-        if self.paused and not self._full:
-            self.paused = False
-            self._resume()
+        self._go_on()
         return frame
 
     def _wake(self) -> None:

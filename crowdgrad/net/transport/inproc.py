@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections import deque
 from collections.abc import Callable
 
 from crowdgrad.errors import PeerError, PortBusy, Unreachable
@@ -35,6 +36,13 @@ class InprocConnection:
         self._reading = asyncio.Event()
         self._reading.set()
         self._twin: InprocConnection | None = None
+        self._backlog: deque[memoryview] = deque()
+        """What has arrived behind a payload that has no room yet."""
+        self.received_bytes = self._sent_bytes = 0
+
+    @property
+    def sent_bytes(self) -> int:
+        return self._sent_bytes
 
     @property
     def paused(self) -> bool:
@@ -44,12 +52,22 @@ class InprocConnection:
         self._inbox.reader.sink = sink
         self._inbox.reader.max_body_bytes = MAX_BODY_BYTES
 
+    def make_room(self, payload: memoryview) -> None:
+        if self._inbox.error is not None:
+            return
+        try:
+            self._inbox.make_room(payload)
+            self._read()
+        except PeerError as error:
+            self.refuse(error)
+
     async def send(self, message: Message, payload: Payload = b"") -> None:
         if self._inbox.error is not None:
             raise self._inbox.error
         assert self._twin is not None
         data = pack(message, len(payload)) + bytes(payload)
         self.sent_at = self._loop.time()
+        self._sent_bytes += len(data)
         for delay_s in self._route(message):
             if delay_s > 0:
                 self._loop.call_later(delay_s, self._twin._arrive, data)
@@ -78,16 +96,22 @@ class InprocConnection:
         if self._inbox.error is not None:
             return
         self.heard_at = self._loop.time()
-        view = memoryview(data)
+        self.received_bytes += len(data)
+        self._backlog.append(memoryview(data))
         try:
-            while view:
-                room = self._inbox.reader.buffer()
-                part = min(len(room), len(view))
-                room[:part] = view[:part]
-                view = view[part:]
-                self._inbox.filled(part)
+            self._read()
         except PeerError as error:
             self.refuse(error)
+
+    def _read(self) -> None:
+        while self._backlog and not self._inbox.reader.stuck:
+            view = self._backlog.popleft()
+            room = self._inbox.reader.buffer()
+            part = min(len(room), len(view))
+            room[:part] = view[:part]
+            if part < len(view):
+                self._backlog.appendleft(view[part:])
+            self._inbox.filled(part)
 
     def refuse(self, error: PeerError) -> None:
         """Say what is wrong, then end it."""
@@ -97,6 +121,7 @@ class InprocConnection:
 
     def _end(self, error: PeerError) -> None:
         self._inbox.end(error)
+        self._backlog.clear()
         self._reading.set()
         self._closed.set()
 

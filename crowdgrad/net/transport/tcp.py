@@ -1,11 +1,14 @@
 """Frames over TCP: the event loop reads straight into our buffers (`BufferedProtocol`).
 
-uvloop where it is installed, plain asyncio otherwise; the code is the same.
+uvloop where it is installed, plain asyncio otherwise. Only a large payload is sent differently:
+uvloop writes from where it lies, asyncio would copy what the socket does not take at once, so it is
+given in parts.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from typing import cast
 
@@ -16,8 +19,11 @@ from crowdgrad.net.ports import bind
 from crowdgrad.net.transport.base import Connection, Inbox, OnConnection, Payload, guarded, lost
 
 MAX_CONNECTIONS = 4096
+OTHER_FILES = 256
+"""What a process has open besides connections, at most."""
 CLOSE_GRACE_S = 1.0
 REFUSE_GRACE_S = 0.5
+PART_BYTES = 256 << 10
 
 
 class TcpConnection(asyncio.BufferedProtocol):
@@ -32,8 +38,20 @@ class TcpConnection(asyncio.BufferedProtocol):
         self._writable.set()
         self._closed = asyncio.Event()
         self._refusing = False
+        self._copies = isinstance(self._loop, asyncio.BaseEventLoop)
+        """Whether writing copies what the socket does not take at once; uvloop does not."""
+        self._turn = asyncio.Lock()
+        """Of sending in parts: nobody else's frame may come in between."""
+        self.received_bytes = 0
+        self._written_bytes = 0
 
     # -- what callers use ---------------------------------------------------------------------
+
+    @property
+    def sent_bytes(self) -> int:
+        if self._transport is None:
+            return 0
+        return self._written_bytes - self._transport.get_write_buffer_size()
 
     @property
     def paused(self) -> bool:
@@ -43,17 +61,53 @@ class TcpConnection(asyncio.BufferedProtocol):
         self._inbox.reader.sink = sink
         self._inbox.reader.max_body_bytes = MAX_BODY_BYTES
 
+    def make_room(self, payload: memoryview) -> None:
+        if self._inbox.error is not None:
+            return
+        try:
+            self._inbox.make_room(payload)
+        except PeerError as error:
+            self.refuse(error)
+
     async def send(self, message: Message, payload: Payload = b"") -> None:
         if self._inbox.error is not None:
             raise self._inbox.error
         assert self._transport is not None
+        if self._copies and (len(payload) > PART_BYTES or self._turn.locked()):
+            await self._send_in_parts(message, payload)
+            return
         head = pack(message, len(payload))
         self._transport.writelines([head, payload] if len(payload) else [head])
+        self._written_bytes += len(head) + len(payload)
         self.sent_at = self._loop.time()
         if not self._writable.is_set():
-            await self._writable.wait()
-            if self._inbox.error is not None:
-                raise self._inbox.error
+            await self._drained()
+
+    async def _send_in_parts(self, message: Message, payload: Payload) -> None:
+        view = memoryview(payload)
+        async with self._turn:
+            try:
+                await self._write(pack(message, len(payload)))
+                for start in range(0, len(view), PART_BYTES):
+                    await self._write(view[start : start + PART_BYTES])
+            except asyncio.CancelledError:  # half a frame: nothing can follow it
+                self.close(lost(self.peer, "We broke off in the middle of a frame"))
+                raise
+
+    async def _write(self, part: Payload) -> None:
+        if self._inbox.error is not None:
+            raise self._inbox.error
+        assert self._transport is not None
+        self._transport.write(part)
+        self._written_bytes += len(part)
+        self.sent_at = self._loop.time()
+        if not self._writable.is_set():
+            await self._drained()
+
+    async def _drained(self) -> None:
+        await self._writable.wait()
+        if self._inbox.error is not None:
+            raise self._inbox.error
 
     async def receive(self) -> tuple[Message, memoryview]:
         return await self._inbox.get()
@@ -110,6 +164,7 @@ class TcpConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self.heard_at = self._loop.time()
+        self.received_bytes += nbytes
         if self._inbox.error is not None:
             return  # we have said goodbye: whatever still arrives is not looked at
         try:
@@ -160,11 +215,27 @@ class TcpListener:
         self._server.close()
 
 
+def allow_connections(count: int) -> None:
+    """Ask the system for as many open files: many shells allow 1,024 unless asked."""
+    try:
+        import resource
+    except ImportError:
+        return  # Windows has no such limit
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count + OTHER_FILES
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):  # then there are fewer
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
 async def listen(host: str, port: int, handler: OnConnection) -> TcpListener:
     """Call `handler` with every connection; it is closed when the handler returns.
 
     Raises PortBusy or SettingError.
     """
+    allow_connections(MAX_CONNECTIONS)
     loop = asyncio.get_running_loop()
     open_connections: set[TcpConnection] = set()
 

@@ -281,3 +281,63 @@ def test_too_many_connections_are_turned_away_with_the_reason(
         await listener.close()
 
     run_with(loop_factory, main())
+
+
+def test_a_listener_asks_for_as_many_open_files_as_it_takes_connections() -> None:
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (512, before[1]))
+        tcp.allow_connections(700)
+        most = before[1] if before[1] != resource.RLIM_INFINITY else 1 << 30
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == min(700 + tcp.OTHER_FILES, most)
+        tcp.allow_connections(10)  # never fewer
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == min(700 + tcp.OTHER_FILES, most)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_a_large_payload_is_never_copied_by_the_loop(
+    loop_factory: LoopFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the socket does not take at once stays where it is, whichever loop writes it."""
+    monkeypatch.setattr(tcp, "PART_BYTES", 1 << 16)
+    length = 8 << 20
+
+    async def main() -> None:
+        waiting: list[int] = []
+
+        async def handler(connection: Connection) -> None:
+            assert isinstance(connection, tcp.TcpConnection)
+            transport = connection._transport
+            assert transport is not None
+            sending = asyncio.ensure_future(connection.send(Exchange(), memoryview(payload)))
+            beating = asyncio.ensure_future(connection.send(Heartbeat()))
+            await asyncio.sleep(0.05)  # nobody reads yet
+            waiting.append(transport.get_write_buffer_size())
+            assert connection.sent_bytes < length
+            await connection.receive()
+            await asyncio.gather(sending, beating)
+            assert connection.sent_bytes > length
+            await connection.receive()
+
+        payload = bytes(range(256)) * (length // 256)
+        listener = await tcp.listen("127.0.0.1", 0, handler)
+        near = await tcp.connect(*listener.address)
+        assert near._transport is not None
+        near._transport.pause_reading()
+        near.set_sink(lambda message, size: memoryview(bytearray(size)))
+        await asyncio.sleep(0.1)
+        await near.send(Leave(reason="go on"))
+        near._transport.resume_reading()
+        message, found = await near.receive()
+        assert message == Exchange()
+        assert bytes(found) == payload, "nobody else's frame came in between"
+        await near.send(Leave(reason="thanks"))
+        near.close()
+        await near.wait_closed()
+        await listener.close()
+        if isinstance(asyncio.get_running_loop(), asyncio.BaseEventLoop):
+            assert waiting[0] <= tcp.PART_BYTES
+
+    run_with(loop_factory, main())

@@ -1,0 +1,1 @@
+"""What survives the host: checkpoints, the job itself, and going on from them."""

@@ -1,0 +1,150 @@
+"""Going on with a run: what its folder holds, put together again.
+
+`resume/` has the job (`kept_job.py`), the checkpoints (`checkpoint_files.py`) and where the host
+was reached (`serving.json`), so that volunteers who keep dialling find it again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import msgspec
+
+from crowdgrad.domain.work import Version
+from crowdgrad.errors import DataMalformed, DataMissing, JobFileError
+from crowdgrad.files import disk_errors, write_whole
+from crowdgrad.host.job import Prepared
+from crowdgrad.host.keeping import kept_job
+from crowdgrad.host.keeping.checkpoint_checks import misfit
+from crowdgrad.host.keeping.checkpoint_files import CheckpointFiles, Found
+
+FOLDER = "resume"
+CHECKPOINTS = "checkpoints"
+SERVING = "serving.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """Where a host was reached, and by whom it was published."""
+
+    host: str
+    port: int
+    http_port: int = 0
+    """Where it was asked for."""
+    advertise: str | None = None
+    matchmaker: str | None = None
+    token: str | None = None
+    """What proves to the matchmaker that the job is ours."""
+    helpers: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class GoingOn:
+    """A run to go on with. Its vectors are large: `take` them, and nobody else keeps them."""
+
+    folder: Path
+    prepared: Prepared
+    found: Found | None
+    version: Version
+    """Of the checkpoint."""
+    serving: Serving | None
+    was: str
+    """How the run had ended; `running`: its host died."""
+    changed: bool
+    """Whether the job is another now: it trains for longer."""
+    skipped: tuple[str, ...] = ()
+    """Checkpoints that could not be used, each with the reason."""
+
+    @property
+    def anew(self) -> bool:
+        """Whether it had come to its end, and is to go on all the same."""
+        return self.was != "running"
+
+    def take(self) -> Found:
+        """The checkpoint and the best parameters, once."""
+        found, self.found = self.found, None
+        assert found is not None, "taken before"
+        return found
+
+
+def find(folder: Path, epochs: int | None = None) -> GoingOn:
+    """All that is needed to go on; `epochs`: until so many are done, in all.
+
+    Raises DataMissing, DataError, JobFileError or what an altered program does.
+    """
+    was = _state_of(folder)
+    if was == "finished" and epochs is None:
+        raise JobFileError(
+            f"The run {folder.name} is finished.",
+            advice=f"To train it further: crowdgrad host --resume {folder.name} --epochs N.",
+        )
+    kept = folder / FOLDER
+    found = CheckpointFiles(kept / CHECKPOINTS).load() if kept.is_dir() else None
+    if found is None:
+        raise DataMissing(
+            f"{folder} has no checkpoint to go on from.",
+            advice="It ended before the first was written: start it again.",
+        )
+    with disk_errors(kept):
+        prepared = kept_job.load(kept)
+    if epochs == prepared.job.stop.epochs and was != "finished":
+        epochs = None  # as it is
+    done = found.checkpoint.book.done_samples / max(1, prepared.manifest.records("train"))
+    if epochs is not None and epochs <= done:
+        raise JobFileError(
+            f"{done:.1f} epochs are done already.", advice=f"Give more than {epochs} epochs."
+        )
+    state = found.checkpoint.saved.vector.copy()
+    ready = kept_job.going_on(prepared, state, epochs, only_epochs=was == "finished")
+    _check(ready, found, folder)
+    return GoingOn(
+        folder=folder,
+        prepared=ready,
+        found=found,
+        version=found.checkpoint.saved.version,
+        serving=_recall(kept),
+        was=was,
+        changed=epochs is not None,
+        skipped=found.skipped,
+    )
+
+
+def _check(prepared: Prepared, found: Found, folder: Path) -> None:
+    """Whether the checkpoint is one of this job. Raises DataMalformed."""
+    wrong = misfit(
+        found.checkpoint,
+        job=prepared.job,
+        spec=prepared.program.spec,
+        manifest=prepared.manifest,
+        recipe=prepared.recipe,
+    )
+    if wrong:
+        raise DataMalformed(
+            f"The checkpoint in {folder} does not fit its job: {wrong}.",
+            advice="Copy the run again from where it is whole.",
+        )
+
+
+def remember(folder: Path, serving: Serving) -> None:
+    """Raises OSError. Only its owner may read it: the token is a secret."""
+    path = folder / FOLDER / SERVING
+    write_whole(path, json.dumps(asdict(serving)).encode())
+    os.chmod(path, 0o600)
+
+
+def _recall(kept: Path) -> Serving | None:
+    try:
+        return msgspec.json.decode((kept / SERVING).read_bytes(), type=Serving)
+    except (OSError, msgspec.MsgspecError):
+        return None  # then it is reached anew, at another address
+
+
+def _state_of(folder: Path) -> str:
+    try:
+        told = json.loads((folder / "job.json").read_text(encoding="utf-8"))
+        return str(told["state"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return "running"  # it died before, or while, it wrote that

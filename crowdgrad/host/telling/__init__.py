@@ -1,0 +1,1 @@
+"""What a host tells of its job: status, metrics, logs, the report."""

@@ -1,0 +1,415 @@
+"""One member's connection to the host, from its admission to its end.
+
+The conversation only listens and decides; it never waits for a place or for a slow link while
+something large may lie behind what it waits for. So large answers, those that wait for a round, and
+data are sent by tasks of their own, and an update that has arrived is always applied and its place
+freed. Small answers are sent at once, without a task: that is the hot path.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from crowdgrad.domain.data import ChunkHash
+from crowdgrad.errors import ConnectionLost, FrameError, MessageError, PeerError
+from crowdgrad.host.evaluation import is_evaluation
+from crowdgrad.host.gate import Asking, Gate, Place
+from crowdgrad.host.members.accounts import Contribution
+from crowdgrad.host.parameters import BufferPool, Snapshot
+from crowdgrad.host.training import Training
+from crowdgrad.host.units import Granted
+from crowdgrad.net.heartbeat import Look
+from crowdgrad.net.messages import (
+    Blob,
+    Exchange,
+    Fetch,
+    Fresh,
+    Get,
+    GiveBack,
+    Grant,
+    Leave,
+    Message,
+    RosterChanged,
+    Wait,
+)
+from crowdgrad.net.transport.base import Connection, Payload
+from crowdgrad.numerics.vectors import as_vector
+
+logger = logging.getLogger(__name__)
+
+ASK_AGAIN_S = 0.2
+ROUND_PATIENCE_S = 1.0
+"""How long an answer is held back for the next round before the volunteer is told to ask again."""
+PLACE_PATIENCE_S = 1.0
+"""How long an answer waits for a place before the volunteer is told why, to ask again."""
+LOOK_AGAIN_S = 0.05
+MAX_QUESTIONS = 16
+"""Of one member, not answered yet: it has a handful of lanes."""
+MAX_BLOBS = 4096
+"""Of one member, asked for and not sent yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desk:
+    """What all visits share."""
+
+    training: Training
+    blobs: Mapping[ChunkHash, bytes]
+    gate: Gate | None
+    """None where vectors are small: then nobody needs a place."""
+    pool: BufferPool
+    clock: Callable[[], float]
+    silence_s: float
+
+    def trim(self, *, needed: int = 0) -> None:
+        """Let go of what is kept only to spare an allocation where it would be one copy too many.
+
+        Before `needed` more are made. What comes, what goes and what is spare: never more of them
+        together than places.
+        """
+        if self.gate is not None:
+            spare = self.gate.limit - self.pool.taken - self.training.parameters.pinned - needed
+            self.pool.trim(spare)
+            self.training.parameters.trim(spare - self.pool.spare)
+
+
+class Visit:
+    def __init__(self, desk: Desk, connection: Connection, account: Contribution) -> None:
+        self._desk = desk
+        self._training = desk.training
+        self.connection = connection
+        self.account = account
+        self._asking: Asking | None = None
+        """The update that waits for a place; there is never more than one."""
+        self._uploads: deque[Place] = deque()
+        """Places of updates that arrive or have arrived, in their order."""
+        self._places: set[Place] = set()
+        """All it has."""
+        self._answers: set[asyncio.Task[None]] = set()
+        self._wanted: deque[ChunkHash] = deque()
+        self._sending: asyncio.Task[None] | None = None
+        self._telling: asyncio.Task[None] | None = None
+        self._since: float | None = None
+        """When it asked for a place, where it was told to ask again meanwhile."""
+        self._counted = (0, 0)
+        self._worked_at = desk.clock()
+        self._dismissed = self._ended = False
+        connection.set_sink(self._sink)
+
+    async def converse(self) -> str:
+        """Answer until the volunteer goes; returns why it went."""
+        while True:
+            # No name for what was heard: while we wait for more, it would keep an update alive.
+            why = await self._hear(*await self.connection.receive())
+            if why:
+                return why
+
+    async def _hear(self, message: Message, payload: memoryview) -> str:
+        """Answer, or see that it is answered; returns why the volunteer goes, if it does."""
+        if isinstance(message, Exchange):
+            await self._exchange(message, payload)
+        elif isinstance(message, Get):
+            self._want(message.hash)
+        elif isinstance(message, Fetch):
+            await self._fetch(message)
+        elif isinstance(message, GiveBack):
+            self._worked_at = now = self._desk.clock()
+            self._training.give_back(now, self.account, message.unit, message.reason)
+        elif isinstance(message, Leave):
+            return f"left: {message.reason}"
+        else:
+            raise MessageError(f"A volunteer does not say {type(message).__name__}.")
+        return ""
+
+    def dismiss(self, error: PeerError) -> None:
+        """Somebody else speaks for this volunteer from now on."""
+        self._dismissed = True
+        self.connection.refuse(error)
+
+    async def end(self) -> None:
+        """Let go of everything; nothing is sent after it."""
+        self._ended = True
+        tasks = [*self._answers, self._sending, self._telling]
+        running = [task for task in tasks if task is not None and not task.done()]
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        gate = self._desk.gate
+        if gate is not None:
+            if self._asking is not None:
+                gate.give_up(self._asking)
+            for place in self._places:
+                gate.leave(place)
+            self._desk.pool.forget(len(self._uploads))
+        self.count()
+
+    def count(self) -> None:
+        """Tell the account how many bytes have come and gone since we last did."""
+        received, sent = self.connection.received_bytes, self.connection.sent_bytes
+        before_received, before_sent = self._counted
+        if sent < before_sent:  # what was never sent is given up when a connection ends
+            sent = before_sent
+        self._counted = (received, sent)
+        self.account.carried(received=received - before_received, sent=sent - before_sent)
+
+    def tell(self, news: RosterChanged) -> bool:
+        """Tell it who is here; False while it has not heard the last news."""
+        if self._ended:
+            return True
+        if self._telling is not None and not self._telling.done():
+            return False
+        self._telling = asyncio.create_task(self._tell(news))
+        return True
+
+    async def _tell(self, news: RosterChanged) -> None:
+        try:
+            await self.connection.send(news)
+        except PeerError:
+            return  # it has gone
+
+    # -- presence and patience ----------------------------------------------------------------
+
+    def look(self, look: Look) -> None:
+        """Once in a while: is it there, does it get on, do its transfers?"""
+        self.count()
+        if self._dismissed:
+            return
+        self._training.attendance.look(
+            look.now,
+            self.account,
+            heard_at=look.heard_at,
+            worked_at=self._worked_at,
+            silence_s=self._desk.silence_s,
+            asleep_s=look.asleep_s,
+        )
+        gate = self._desk.gate
+        if gate is None:
+            return
+        if self._asking is not None and look.now - self._asking.since > PLACE_PATIENCE_S:
+            self.account.state = f"waiting: {gate.reason(self._asking.since)}"
+        for place in self._places:
+            moved = self._moved(comes=place.comes)
+            if look.asleep_s:
+                place.begin_again(look.now, moved)
+            elif why := place.slower(
+                look.now, moved, self._desk.silence_s, others_wait=gate.waiting > 0
+            ):
+                error = ConnectionLost(f"Too slow: {why}.", advice="Try again over a better link.")
+                self.connection.refuse(error)
+                return
+
+    def _moved(self, *, comes: bool) -> int:
+        return self.connection.received_bytes if comes else self.connection.sent_bytes
+
+    # -- updates that come --------------------------------------------------------------------
+
+    def _sink(self, message: Message, length: int) -> memoryview | None:
+        if not isinstance(message, Exchange) or message.update is None:
+            raise FrameError(f"A {type(message).__name__} came with {length} bytes.")
+        expected = self._training.parameters.update_bytes
+        if length != expected:
+            raise FrameError(
+                f"An update has {length} bytes; this program's have {expected}.",
+                advice="Update crowdgrad on the volunteer.",
+            )
+        if self._desk.gate is None:
+            return self._desk.pool.take()
+        assert self._asking is None, "one payload at a time"
+        self._asking = self._desk.gate.ask(self.account.volunteer.id, self._given)
+        return self._take_place() if self._asking.place is not None else None
+
+    def _given(self) -> None:
+        # Not at once: we are called by whoever has just left its place.
+        asyncio.get_running_loop().call_soon(self._make_room)
+
+    def _make_room(self) -> None:
+        if self._asking is not None and self._asking.place is not None:  # not ended meanwhile
+            self.connection.make_room(self._take_place())
+
+    def _take_place(self) -> memoryview:
+        assert self._asking is not None
+        assert self._asking.place is not None
+        place, self._asking = self._asking.place, None
+        place.begin(self._desk.clock(), self._moved(comes=True), comes=True)
+        self._uploads.append(place)
+        self._places.add(place)
+        if not self._desk.pool.spare:
+            self._desk.trim(needed=1)
+        return self._desk.pool.take()
+
+    async def _exchange(self, ask: Exchange, payload: memoryview) -> None:
+        verdict, place = "", None
+        self._worked_at = now = self._desk.clock()
+        if len(payload) and self._desk.gate is not None:
+            place = self._uploads.popleft()
+            self._desk.gate.moved(place)
+        if ask.update is not None:
+            vector = as_vector(payload) if len(payload) else None
+            verdict = await self._training.take(now, self.account, ask.update, vector)
+        if len(payload):
+            self._desk.pool.give(payload)
+        self.count()
+        if self._desk.gate is None and not self._training.turns.holds_back:
+            await self._grant(ask, verdict)
+        else:
+            self._answer(self._grant_in_turn(ask, verdict, place))
+
+    # -- answers ------------------------------------------------------------------------------
+
+    def _answer(self, answer: Coroutine[Any, Any, None]) -> None:
+        """Send it from a task of its own, and go on listening."""
+        if len(self._answers) >= MAX_QUESTIONS:
+            answer.close()
+            raise MessageError(f"{MAX_QUESTIONS} questions wait for their answers already.")
+        task = asyncio.create_task(self._guarded(answer))
+        task.add_done_callback(lambda _: answer.close())  # where it was ended before it began
+        self._answers.add(task)
+        task.add_done_callback(self._answers.discard)
+
+    async def _guarded(self, answer: Coroutine[Any, Any, None]) -> None:
+        try:
+            await answer
+        except PeerError:
+            return  # whoever listens on this connection hears of it
+        except Exception:
+            logger.exception("%s: no answer could be given", self.connection.peer)
+            self.connection.refuse(
+                PeerError("Something went wrong here.", advice="Try again later.")
+            )
+
+    async def _grant_in_turn(self, ask: Exchange, verdict: str, place: Place | None) -> None:
+        """Answer when it is its turn: in the next round, and with a place where one is needed."""
+        turns = self._training.turns
+        until = self._desk.clock() + ROUND_PATIENCE_S
+        while True:
+            if place is None and self._desk.gate is not None:
+                place = await self._enter(PLACE_PATIENCE_S)
+                if place is None:
+                    await self._put_off(ask, verdict)
+                    return
+            wait = not turns.holds_back or self._desk.clock() >= until
+            try:
+                if await self._grant(ask, verdict, place, wait=wait):
+                    return
+            finally:
+                self._leave(place)  # others may need it for our turn to come
+                place = None
+            # The next round, but an evaluation may be due, or somebody have come, before.
+            await self._training.turned(LOOK_AGAIN_S)
+
+    async def _enter(self, patience_s: float | None) -> Place | None:
+        gate = self._desk.gate
+        assert gate is not None
+        since = self._since if self._since is not None else self._desk.clock()
+        place = await gate.enter(self.account.volunteer.id, patience_s=patience_s, since=since)
+        self._since = since if place is None else None
+        if place is not None:
+            self._places.add(place)
+        return place
+
+    def _leave(self, place: Place | None) -> None:
+        if place is not None and self._desk.gate is not None:
+            self._places.discard(place)
+            self._desk.gate.leave(place)
+
+    async def _put_off(self, ask: Exchange, verdict: str) -> None:
+        assert self._desk.gate is not None
+        assert self._since is not None
+        reason = self._desk.gate.reason(self._since)
+        self.account.state = f"waiting: {reason}"
+        await self.connection.send(
+            Wait(ticket=ask.ticket, reason=reason, seconds=ASK_AGAIN_S, verdict=verdict)
+        )
+
+    async def _grant(
+        self, ask: Exchange, verdict: str, place: Place | None = None, *, wait: bool = True
+    ) -> bool:
+        """Answer with a unit, or (if `wait`) with why there is none; False: not answered yet."""
+        training = self._training
+        after = ask.update.unit if ask.update is not None else None
+        self._desk.trim(needed=1)
+        async with training.parameters.published() as snapshot:
+            granted, reason = training.lease(
+                self._desk.clock(), self.account, frozenset(ask.shards), snapshot.version, after
+            )
+            if granted is None:
+                if wait:
+                    await self.connection.send(
+                        Wait(ticket=ask.ticket, reason=reason, seconds=ASK_AGAIN_S, verdict=verdict)
+                    )
+                return wait
+            grant = Grant(
+                ticket=ask.ticket,
+                unit=granted.unit,
+                base=granted.base,
+                rate=granted.rate,
+                link=granted.link,
+                verdict=verdict,
+            )
+            await self._send(grant, await self._start_of(granted, snapshot), place)
+            return True
+
+    async def _start_of(self, granted: Granted, snapshot: Snapshot) -> Payload:
+        """The parameters a unit starts from; none where its replica goes on."""
+        round_ = self._training.course.evaluation.round
+        if is_evaluation(granted.unit.id) and round_ is not None:
+            return round_.payload
+        if granted.link:
+            return b""
+        await self._training.parameters.hold(snapshot)
+        return snapshot.payload
+
+    async def _fetch(self, ask: Fetch) -> None:
+        self._worked_at = self._desk.clock()
+        if not self._training.may_fetch(self.account):
+            raise MessageError("There is nothing to fetch for: no unit, or all its fetches made.")
+        if self._desk.gate is None:
+            await self._send_fresh(ask, None)
+        else:
+            self._answer(self._fresh_in_turn(ask))
+
+    async def _fresh_in_turn(self, ask: Fetch) -> None:
+        place = await self._enter(None)  # it is in the middle of a unit: it cannot do without
+        try:
+            await self._send_fresh(ask, place)
+        finally:
+            self._leave(place)
+
+    async def _send_fresh(self, ask: Fetch, place: Place | None) -> None:
+        self._desk.trim(needed=1)
+        async with self._training.parameters.published() as snapshot:
+            fresh = Fresh(ticket=ask.ticket, base=snapshot.version)
+            await self._send(fresh, snapshot.payload, place)
+
+    async def _send(self, message: Message, payload: Payload, place: Place | None) -> None:
+        gate = self._desk.gate
+        if place is None or gate is None or not len(payload):
+            await self.connection.send(message, payload)
+            return
+        place.begin(self._desk.clock(), self._moved(comes=False), comes=False)
+        await self.connection.send(message, payload)
+        gate.moved(place)
+
+    # -- data ---------------------------------------------------------------------------------
+
+    def _want(self, wanted: ChunkHash) -> None:
+        self._worked_at = self._desk.clock()
+        if wanted not in self._desk.blobs:
+            raise MessageError(f"There are no bytes with the hash {wanted[:12]}… in this job.")
+        if len(self._wanted) >= MAX_BLOBS:
+            raise MessageError(f"{MAX_BLOBS} chunks were asked for and not sent yet.")
+        self._wanted.append(wanted)
+        if self._sending is None or self._sending.done():
+            blobs = self._send_blobs()
+            self._sending = asyncio.create_task(self._guarded(blobs))
+            self._sending.add_done_callback(lambda _: blobs.close())
+
+    async def _send_blobs(self) -> None:
+        while self._wanted:
+            wanted = self._wanted.popleft()
+            await self.connection.send(Blob(hash=wanted), self._desk.blobs[wanted])

@@ -1,0 +1,185 @@
+"""A volunteer's workshop without a trainer: its updates say which batches they are of.
+
+The workshop itself is the real one. What it receives is looked at by the monitor: the numbers must
+be those of the version they are said to be of, and a chain may only go on from where it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from crowdgrad.data.shards import decode_manifest
+from crowdgrad.domain.work import Unit, Version
+from crowdgrad.net.messages import Admit, Grant
+from crowdgrad.numerics.vectors import Vector, as_vector
+from crowdgrad.replication.base import Chunks
+from crowdgrad.simulator.chance import Dice
+from crowdgrad.simulator.job import SAMPLES, SmallJob
+from crowdgrad.volunteer import talk
+from crowdgrad.volunteer.agent import OpenShop
+from crowdgrad.volunteer.arena import Plan, lay_out
+from crowdgrad.volunteer.conversation import Conversation
+from crowdgrad.volunteer.workshop import Note, Workshop
+
+
+class Watcher(Protocol):
+    """Who looks at what volunteers receive."""
+
+    def received(self, who: str, base: Version, state: Vector) -> None: ...
+
+    def went_on(self, who: str, grant: Grant, before: Grant | None) -> None: ...
+
+
+class Memory:
+    """What an `Arena` is to agent and trainer."""
+
+    def __init__(self, size: int) -> None:
+        self.memory = memoryview(bytearray(size))
+
+    def close(self) -> None:
+        return None
+
+
+class NoTrainer:
+    """What a `TrainerLink` is to a workshop."""
+
+    engine = "nothing"
+    broken = False
+    deaths = 0
+
+    def __init__(self, job: SmallJob, arena: Memory, plan: Plan, life: Life) -> None:
+        self._job = job
+        self._arena = arena
+        self._plan = plan
+        self._life = life
+        self._turn = asyncio.Lock()
+        self.checked: talk.Checked | None = None
+
+    async def check(self) -> talk.Checked:
+        self.checked = talk.Checked(memory_bytes=1, work=1)
+        return self.checked
+
+    async def start(self) -> None:
+        return None
+
+    async def compute(self, ask: talk.Compute) -> talk.Computed:
+        async with self._turn:
+            began = asyncio.get_running_loop().time()
+            await asyncio.sleep(self._life.compute_s(len(ask.numbers)))
+            seconds = asyncio.get_running_loop().time() - began
+            if ask.unit.kind == "train":
+                return self._train(ask, seconds)
+            return self._evaluate(ask, seconds)
+
+    def _train(self, ask: talk.Compute, seconds: float) -> talk.Computed:
+        update = as_vector(self._plan.slots[ask.slot].update.of(self._arena.memory))
+        if not ask.add:
+            update[:] = 0.0
+        start = ask.unit.epoch * len(SAMPLES)
+        update[[start + number for number in ask.numbers]] = 1.0
+        samples = sum(SAMPLES[number] for number in ask.numbers)
+        loss = self._life.loss(ask.unit)
+        return talk.Computed(
+            unit=ask.unit.id, samples=samples, loss=loss, metrics={}, compute_s=seconds
+        )
+
+    def _evaluate(self, ask: talk.Compute, seconds: float) -> talk.Computed:
+        """The more is in the parameters, the better they are."""
+        state = as_vector(self._plan.slots[ask.slot].state.of(self._arena.memory))
+        accuracy = float(np.minimum(state, 1.0).sum()) / self._job.size
+        records = {"validate": 12, "test": 15}[ask.unit.kind]
+        return talk.Computed(
+            unit=ask.unit.id,
+            samples=records,
+            loss=self._life.loss(ask.unit),
+            metrics={"accuracy": accuracy},
+            compute_s=seconds,
+        )
+
+    async def close(self) -> None:
+        return None
+
+
+class Life:
+    """How a volunteer computes: how fast, and whether its numbers are finite."""
+
+    def __init__(self, dice: Dice, lease_s: float) -> None:
+        self._dice = dice
+        self._usual_s = dice.choice((0.05, 0.2, 0.2, 0.6))
+        self._lease_s = lease_s
+        self.diverges: Callable[[], bool] = lambda: False
+
+    def compute_s(self, batches: int) -> float:
+        """Usually quick, sometimes longer than a lease lasts."""
+        if self._dice.random() < 0.02:
+            return 1.5 * self._lease_s
+        return self._usual_s * batches * self._dice.uniform(0.7, 1.5)
+
+    def loss(self, unit: Unit) -> float:
+        return float("nan") if self.diverges() else 1.0
+
+
+class VirtualWorkshop(Workshop):
+    """The real one, with a monitor that looks over its shoulder."""
+
+    def __init__(self, who: str, watcher: Watcher, **parts: Any) -> None:
+        super().__init__(**parts)
+        self._who = who
+        self._watcher = watcher
+        self._before: dict[int, Grant] = {}
+        """By slot: what was computed there last."""
+
+    async def compute(self, grant: Grant, slot: int, talk_to: Conversation) -> talk.Computed:
+        before = self._before.pop(slot, None)
+        if grant.link:
+            self._watcher.went_on(self._who, grant, before)
+        else:
+            self._watcher.received(self._who, grant.base, as_vector(self.state(slot)))
+        done = await super().compute(grant, slot, talk_to)
+        self._before[slot] = grant
+        return done
+
+
+def opens(who: str, job: SmallJob, life: Life, watcher: Watcher) -> OpenShop:
+    """What an agent calls instead of `Workshop.open`."""
+
+    async def open_shop(
+        admit: Admit,
+        talk_to: Conversation,
+        chunks: Chunks,
+        *,
+        memory_bytes: int,
+        pace_s: float = 0.0,
+        trusted: talk.Trusted | None = None,
+        note: Note = lambda text: None,
+    ) -> Workshop:
+        await talk_to.get(admit.job.program, admit.program_bytes)
+        manifest = decode_manifest(await talk_to.get(admit.job.manifest, admit.manifest_bytes))
+        plan = lay_out(
+            program_bytes=0,
+            manifest_bytes=0,
+            state_bytes=4 * job.spec.state_words,
+            update_bytes=4 * job.spec.update_words,
+            slots=admit.job.local.overlap + 1,
+            shard_bytes=[(number, shard.bytes) for number, shard in enumerate(manifest.shards)],
+        )
+        setup = talk.Setup(plan=plan, local=admit.job.local, seed=admit.job.seed, threads=1)
+        arena = Memory(plan.total_bytes)
+        shop = VirtualWorkshop(
+            who,
+            watcher,
+            job=admit.job,
+            manifest=manifest,
+            spec=job.spec,
+            arena=arena,
+            trainer=NoTrainer(job, arena, plan, life),
+            setup=setup,
+        )
+        await shop.trainer.check()
+        return shop
+
+    return open_shop
