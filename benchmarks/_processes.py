@@ -304,6 +304,12 @@ def units_of(status: Status) -> dict[str, int]:
     return units
 
 
+def connected_of(status: Status) -> int:
+    """How many are here; of a crowd the status does not name them all."""
+    named = sum(member["connected"] for member in status["members"])
+    return int(named + status["others"]["connected"])
+
+
 def wait_for(
     what: str,
     condition: Callable[[], object],

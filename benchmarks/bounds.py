@@ -31,7 +31,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from _processes import Host, end, job_file, new_home
+from _processes import Host, connected_of, end, job_file, new_home
 from _report import Report, arguments
 
 from crowdgrad.domain.job import Volunteer
@@ -235,7 +235,7 @@ async def idle(host: Host, count: int) -> tuple[float, float]:
     async with here([Client(address_of(host), lanes=0) for _ in range(count)]):
         while True:
             status = await asyncio.to_thread(host.status)
-            if status and sum(member["connected"] for member in status["members"]) > count:
+            if status and connected_of(status) > count:
                 break
             await asyncio.sleep(0.5)
         taken = (resident(host.pid) - before) / count / 1e3

@@ -29,7 +29,17 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from _processes import Host, Process, Status, end, job_file, new_home, volunteer, wait_for
+from _processes import (
+    Host,
+    Process,
+    Status,
+    connected_of,
+    end,
+    job_file,
+    new_home,
+    volunteer,
+    wait_for,
+)
 from _report import Report, arguments
 
 PACE_MS = 200.0
@@ -73,8 +83,8 @@ def sample(host: Host, at_s: float) -> Sample:
         threads=sum(1 for _ in (process / "task").iterdir()),
         answer_s=answer_s,
         updates=status["updates"],
-        connected=sum(member["connected"] for member in status["members"]),
-        members=len(status["members"]),
+        connected=connected_of(status),
+        members=len(status["members"]) + status["others"]["members"],
     )
 
 
@@ -155,7 +165,7 @@ def soak(host: Host, crowd: Crowd, *, volunteers: int, minutes: float) -> list[S
 
 
 def _connected(host: Host) -> int:
-    return sum(member["connected"] for member in _status(host)["members"])
+    return connected_of(_status(host))
 
 
 def fifths(values: Sequence[float]) -> tuple[float, float]:

@@ -181,15 +181,19 @@ def write_whole(
     *,
     drafts: Path | None = None,
     sync: bool = True,
+    private: bool = False,
     write: Callable[[BinaryIO, bytes], None] = _write,
 ) -> None:
     """All of `data` at `path`, or nothing new at all. Raises OSError: see `disk_errors`.
 
     The draft lies in `drafts` (by default beside the file, and on the same disk in any case) until
     it is complete. Without `sync` a power cut may tear the file: for what is verified when read.
+    `private`: only its owner may read what is in it.
     """
 
     def fill(file: _RealWriting) -> None:
+        if private and hasattr(os, "fchmod"):
+            os.fchmod(file.fileno(), 0o600)
         write(file, data)
         if sync:
             file.sync()

@@ -33,10 +33,12 @@ T = TypeVar("T")
 
 @contextlib.contextmanager
 def stop_requests() -> Generator[asyncio.Event, None, None]:
-    """An event that SIGINT and SIGTERM set, for as long as a command's event loop runs."""
+    """An event that SIGINT, SIGTERM and a terminal that closes set, while a command's loop runs."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
-    numbers = (signal.SIGINT, signal.SIGTERM)
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)  # not where nohup asked us to ignore it
     before = {number: signal.getsignal(number) for number in numbers}
     for number in numbers:
         loop.add_signal_handler(number, stop.set)
@@ -160,7 +162,7 @@ def end_all(children: Sequence[Child], patience_s: float = PATIENCE_S) -> None:
 
 
 Say = Callable[[str], None]
-OURS = (signal.SIGINT, signal.SIGTERM)
+OURS = (signal.SIGINT, signal.SIGTERM, *((signal.SIGHUP,) if hasattr(signal, "SIGHUP") else ()))
 MAX_CRASHES = 5
 """In a row, each soon after the start: then it is no accident."""
 HEALTHY_S = 60.0
@@ -197,7 +199,8 @@ def supervise(work: Callable[[Say, str], int]) -> int:
         crashes = 1 if time.monotonic() - began > HEALTHY_S else crashes + 1
         name = signal.Signals(-code).name
         if not last or crashes >= MAX_CRASHES:
-            print(f"crowdgrad: killed by {name}, {crashes} times in a row.", file=sys.stderr)
+            often = f", {crashes} times in a row" if crashes > 1 else ""
+            print(f"crowdgrad: killed by {name}{often}.", file=sys.stderr)
             return 128 - code
         print(f"crowdgrad: killed by {name}; it begins again.", file=sys.stderr, flush=True)
 

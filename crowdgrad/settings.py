@@ -23,6 +23,8 @@ WALL_LEVELS = ("best", "all")
 """There is no level without walls."""
 WORKER_TOKEN_VARIABLE = "CROWDGRAD_WORKER_TOKEN"  # noqa: S105 (a name, not a secret)
 """How a host hands its own worker the one-time token that makes it worker 0."""
+WORKER_SEED_VARIABLE = "CROWDGRAD_WORKER_SEED"
+"""How a host gives the volunteers it starts the same key in every life of a run."""
 
 
 def _setting(default: Any, help: str) -> Any:
@@ -158,9 +160,15 @@ def worker_token() -> str | None:
     return os.environ.get(WORKER_TOKEN_VARIABLE)
 
 
+def worker_seed() -> str | None:
+    """What the key of a host's own volunteer is made from, where this process is one."""
+    return os.environ.get(WORKER_SEED_VARIABLE)
+
+
 def child_environment(extra: Mapping[str, str]) -> dict[str, str]:
     """The environment for a process we start: ours, without secrets meant for us, plus `extra`."""
-    kept = {name: value for name, value in os.environ.items() if name != WORKER_TOKEN_VARIABLE}
+    ours = (WORKER_TOKEN_VARIABLE, WORKER_SEED_VARIABLE)
+    kept = {name: value for name, value in os.environ.items() if name not in ours}
     return {**kept, **extra}
 
 

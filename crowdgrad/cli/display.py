@@ -9,6 +9,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from crowdgrad.host.members.departures import STAYED
 from crowdgrad.host.telling.status import MemberStatus, Status, score, spell
 
 SHOWN_DEPARTURES = 3
@@ -132,23 +133,41 @@ def members(status: Status, most: int) -> Table:
     first = sorted(status.members, key=lambda m: (not m.connected, -m.samples, m.position))[:most]
     shown = sorted(first, key=lambda m: m.position)
     rows = [_member(member) for member in shown]
+    rest = [_others(status, shown)] if len(shown) < status.took_part else []
     headings = ("who is here", "/s", "samples", "share", "stale")
     for number, heading in enumerate(headings):
-        width = max(len(row[number]) for row in ((*headings, ""), *rows))
+        width = max(len(row[number]) for row in ((*headings, ""), *rows, *rest))
         right = "right" if number else "left"
         table.add_column(heading, justify=right, no_wrap=True, min_width=width)  # type: ignore[arg-type]
     table.add_column("state", overflow="ellipsis", max_width=44, no_wrap=True)
     for member, row in zip(shown, rows, strict=True):
         # As text, not as markup: names and reasons are strangers' words.
-        table.add_row(*map(Text, row), style="" if member.connected else "dim")
-    if len(shown) < len(status.members):
-        here = sum(m.connected for m in status.members) - sum(m.connected for m in shown)
-        table.add_row(f"and {len(status.members) - len(shown)} more, {here} here", style="dim")
+        table.add_row(*map(Text, row), style="" if _counts_as_here(member) else "dim")
+    for row in rest:
+        table.add_row(*row, style="dim")
     return table
 
 
+def _others(status: Status, shown: list[MemberStatus]) -> tuple[str, ...]:
+    """All who are not shown, in one row."""
+    here = status.here - sum(member.connected for member in shown)
+    named = sum(m.samples for m in status.members) - sum(m.samples for m in shown)
+    share = sum(m.share for m in status.members) - sum(m.share for m in shown)
+    return (
+        f"and {status.took_part - len(shown)} more, {here} here",
+        "",
+        f"{status.others.samples + named:,}",
+        f"{100 * max(0.0, status.others.share + share):.1f} %",
+        "",
+    )
+
+
+def _counts_as_here(member: MemberStatus) -> bool:
+    return member.connected or member.state == STAYED
+
+
 def _member(member: MemberStatus) -> tuple[str, ...]:
-    mark = "●" if member.connected else "○"
+    mark = "●" if _counts_as_here(member) else "○"
     return (
         f"{mark} {member.position} {member.name[:20]}",
         f"{member.samples_per_s:,.0f}",
@@ -208,13 +227,12 @@ def _counted(counts: dict[str, int]) -> str:
 
 def plain(status: Status) -> str:
     """One line for a log."""
-    here = sum(member.connected for member in status.members)
     loss = "–" if status.train_loss is None else f"{status.train_loss:.4f}"
     return (
         f"{status.elapsed_s:6.1f} s  {status.phase}  epoch {status.epochs_done:.2f}/{status.epochs}"
         f"  {status.samples_per_s:,.0f} samples/s  {status.updates_per_s:,.0f} updates/s"
         f"  staleness {status.mean_staleness:.1f}  loss {loss}"
-        f"  {status.metric or 'validation'} {spell(status, status.validation)}  {here} here"
+        f"  {status.metric or 'validation'} {spell(status, status.validation)}  {status.here} here"
         f"{'  paused' if status.paused else ''}{_waiting(status)}{_trouble(status)}"
     )
 

@@ -18,9 +18,9 @@ from crowdgrad.cli.output import JSON_HELP, add_common, whole, write_json
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from crowdgrad.data.dataset import DataSet
     from crowdgrad.host.job import JobPlan, Prepared
     from crowdgrad.host.keeping.resume import GoingOn, Serving
+    from crowdgrad.host.publishing import Material
     from crowdgrad.host.serve import Here, Options, Outcome
     from crowdgrad.host.telling.status import Status
     from crowdgrad.settings import Settings
@@ -122,25 +122,51 @@ def _host(
     """`last`: the run of a host before us that was killed; `say` hears of ours."""
     from rich.console import Console
 
+    from crowdgrad.host.publishing import Material, open_to_others
     from crowdgrad.process import run_async
     from crowdgrad.settings import load
 
     settings = load({"home": args.home})
     console = Console(file=sys.stderr if args.json == "-" else None)
+    if last and _is_finished(last):
+        console.print(f"It had just finished: {last}", highlight=False, markup=False)
+        return 0
     going_on = _going_on(args, last, console)
-    prepared = going_on.prepared if going_on else _prepare(args, settings, console)
+    options = _options(args, going_on.serving if going_on else None)
+    if going_on is None:
+        prepared = _prepare(args, options, settings, console)
+    else:
+        say(str(going_on.folder))
+        prepared = going_on.prepared
+        if not last:  # a host before us, started with the same words, was agreed to
+            _agree_to_publish(args, options, Material.of_job(prepared), settings.home, console)
+    if open_to_others(options.host, options.advertise, options.matchmaker):
+        _note_agreement(Material.of_job(prepared), settings.home, console)
     _introduce(console, prepared)
-    outcome = run_async(_serve(args, prepared, settings, console, going_on=going_on, say=say))
+    outcome = run_async(
+        _serve(args, options, prepared, settings, console, going_on=going_on, say=say)
+    )
     _finish(args, outcome, console)
     return 0 if outcome.state == "finished" else 1
 
 
-def _prepare(args: argparse.Namespace, settings: Settings, console: Console) -> Prepared:
+def _is_finished(run: str) -> bool:
+    from crowdgrad.host.keeping.resume import state_of
+
+    return state_of(Path(run)) == "finished"
+
+
+def _prepare(
+    args: argparse.Namespace, options: Options, settings: Settings, console: Console
+) -> Prepared:
     from crowdgrad.host.job import prepare
+    from crowdgrad.host.publishing import Material, open_to_others
 
     with console.status("Reading the job"):
         plan = _plan(args, settings.home / "data")
-    _agree_to_publish(args, plan.data, settings.home, console)
+    if open_to_others(options.host, options.advertise, options.matchmaker) and not args.yes:
+        material = Material.of_data(plan.data)
+        _agree_to_publish(args, options, material, settings.home, console)
     with console.status("Looking at the model") as spinner:
         return prepare(plan, lambda text: spinner.update(text[:1].upper() + text[1:]))
 
@@ -193,30 +219,36 @@ def read_plan(job: str, cache: Path) -> JobPlan:
 
 
 def _agree_to_publish(
-    args: argparse.Namespace, data: DataSet, home: Path, console: Console
+    args: argparse.Namespace, options: Options, material: Material, home: Path, console: Console
 ) -> None:
     """Once for each data set that others can reach. Raises NotAgreed."""
     from crowdgrad.cli.ask import can_ask, yes_or_no
-    from crowdgrad.errors import CrowdgradError, NotAgreed
-    from crowdgrad.host.publishing import Published, name_of, open_to_others, warning
+    from crowdgrad.errors import NotAgreed
+    from crowdgrad.host.publishing import Published, open_to_others, warning
 
-    if args.yes or not open_to_others(args.host or LOOPBACK, args.advertise, args.matchmaker):
+    if args.yes or not open_to_others(options.host, options.advertise, options.matchmaker):
         return
-    published, name = Published(home), name_of(data)
-    if name in published:
+    if material.name in Published(home):
         return
-    for line in warning(data):
+    for line in warning(material):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     if not can_ask(console) or args.tied:
         raise NotAgreed(
-            f"Nobody has agreed to publish “{data.title}” yet.",
+            f"Nobody has agreed to publish “{material.title}” yet.",
             advice="Say --yes if every volunteer may read and keep this data.",
         )
     if not yes_or_no(console, "Publish it?"):
-        raise NotAgreed(f"“{data.title}” is not published.", advice="Train here: leave out "
+        raise NotAgreed(f"“{material.title}” is not published.", advice="Train here: leave out "
                         "--matchmaker, --host and --advertise.")  # fmt: skip
+    _note_agreement(material, home, console)
+
+
+def _note_agreement(material: Material, home: Path, console: Console) -> None:
+    from crowdgrad.errors import CrowdgradError
+    from crowdgrad.host.publishing import Published
+
     try:
-        published.add(name, data.title)
+        Published(home).add(material.name, material.title)
     except CrowdgradError as error:  # then the question comes again
         console.print(str(error), highlight=False, markup=False)
 
@@ -252,6 +284,7 @@ def _options(args: argparse.Namespace, before: Serving | None) -> Options:
 
 async def _serve(
     args: argparse.Namespace,
+    options: Options,
     prepared: Prepared,
     settings: Settings,
     console: Console,
@@ -261,8 +294,6 @@ async def _serve(
 ) -> Outcome:
     from crowdgrad.host.serve import Run
     from crowdgrad.process import stop_requests
-
-    options = _options(args, going_on.serving if going_on else None)
 
     def started(here: Here) -> None:
         say(str(here.folder))

@@ -140,7 +140,8 @@ def _nobody_there(args: argparse.Namespace, seen: Seen) -> int:
     from crowdgrad.errors import Unreachable
     from crowdgrad.host.remote.control import HOLDS
 
-    holds = seen.state in HOLDS[args.wish] and not seen.alive
+    ending = seen.state == "ending" and args.wish in ("stop", "finish")
+    holds = ending or (seen.state in HOLDS[args.wish] and not seen.alive)
     (command, what), *_ = next_steps(seen)
     write_json(args.json, {"run": str(seen.folder), "state": seen.state, "changed": False,
                            "holds": holds, "reason": seen.reason})  # fmt: skip

@@ -109,7 +109,7 @@ async def _work(args: argparse.Namespace, settings: Settings) -> list[Outcome]:
 
     from crowdgrad.cli.ask import can_ask, whether_to_help
     from crowdgrad.process import stop_requests
-    from crowdgrad.settings import worker_token
+    from crowdgrad.settings import worker_seed, worker_token
     from crowdgrad.volunteer.serve import Options, work
 
     options = Options(
@@ -117,6 +117,7 @@ async def _work(args: argparse.Namespace, settings: Settings) -> list[Outcome]:
         guest=args.guest,
         once=args.once,
         token=worker_token() or "",
+        seed=worker_seed() or "",
         pace_s=args.pace / 1000,
         yes=args.yes,
         trusted=_trusted(args),

@@ -76,7 +76,8 @@ class RunFolder:
         self._reserve.close()
         if self._metrics is not None:
             self._metrics.close()
-        os.close(self._lock)
+        if self._lock is not None:
+            os.close(self._lock)
 
     @property
     def metrics_bytes(self) -> int:
@@ -116,17 +117,20 @@ class RunFolder:
             self._metrics_lost = True
 
 
-def _locked(path: Path) -> int:
+def _locked(path: Path) -> int | None:
     """The folder itself, opened and ours alone for as long as we live. Raises RunBusy."""
+    if fcntl is None:
+        return None
     handle = os.open(path, os.O_RDONLY)
-    for _ in range(LOCK_TRIES if fcntl is not None else 0):
+    for _ in range(LOCK_TRIES):
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return handle
-        except OSError:  # `crowdgrad runs` looks for a moment whether anybody has it
+        except BlockingIOError:  # `crowdgrad runs` looks for a moment whether anybody has it
             time.sleep(LOCK_PAUSE_S)
-    if fcntl is None:
-        return handle
+        except OSError as error:
+            logger.warning("%s cannot be locked: %s", path, error.strerror)
+            return handle  # this file system has no locks: better no guard than no host
     os.close(handle)
     raise RunBusy(
         f"Another host is at work on {path}.",

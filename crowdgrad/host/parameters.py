@@ -290,6 +290,10 @@ class Parameters:
             if version in self._held:
                 self._release(self._held.pop(version))
 
+    def anew(self, state: Vector, version: Version) -> Saved:
+        """That state, and a rule that remembers nothing."""
+        return Saved(state, begin(self._rule, self._layout.size), version)
+
     def begin(self, initial: Vector) -> Saved:
         """What there was before anything changed, where somebody has a copy; only asked then."""
         return Saved(initial, self._memory.copy(), self.version)

@@ -7,12 +7,14 @@ file a data set, so that a nightly run asks nobody about what was agreed to long
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from crowdgrad.data.dataset import BLOCK_RECORDS, DataSet
 from crowdgrad.files import disk_errors, write_whole
+from crowdgrad.host.job import Prepared
 
 FOLDER = "published"
 WARNING = (
@@ -40,12 +42,39 @@ def name_of(data: DataSet) -> str:
     return found.hexdigest()
 
 
-def warning(data: DataSet) -> list[str]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Material:
+    """What would be given away."""
+
+    name: str
+    """By what is in it."""
+    title: str
+    records: int
+    bytes: int
+
+    @classmethod
+    def of_data(cls, data: DataSet) -> Material:
+        records = sum(data.records(split) for split in data.splits)
+        return cls(name=name_of(data), title=data.title, records=records, bytes=data.bytes)
+
+    @classmethod
+    def of_job(cls, prepared: Prepared) -> Material:
+        """As it lies in a run that is gone on with: cut into shards, named by its manifest."""
+        manifest = prepared.manifest
+        return cls(
+            name=prepared.job.manifest,
+            title=manifest.title,
+            records=sum(shard.records for shard in manifest.shards),
+            bytes=sum(shard.bytes for shard in manifest.shards),
+        )
+
+
+def warning(material: Material) -> list[str]:
     """What will be given away, and what that means, in plain words."""
-    records = sum(data.records(split) for split in data.splits)
-    megabytes = data.bytes / 1e6
+    megabytes = material.bytes / 1e6
     return [
-        f"You are about to publish “{data.title}”: {records:,} records, {megabytes:,.1f} MB.",
+        f"You are about to publish “{material.title}”: {material.records:,} records, "
+        f"{megabytes:,.1f} MB.",
         *WARNING,
     ]
 

@@ -12,6 +12,7 @@ import contextlib
 import logging
 import os
 import secrets
+import socket
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -34,8 +35,9 @@ from crowdgrad.host.remote.control import STOPPED, Control
 from crowdgrad.host.results import write_results
 from crowdgrad.host.server import Server
 from crowdgrad.host.telling import logbook
+from crowdgrad.host.telling.latest import Latest
 from crowdgrad.host.telling.metrics import MetricsLog
-from crowdgrad.host.telling.status import Status, checkpoint_status, take_status
+from crowdgrad.host.telling.status import Status
 from crowdgrad.host.training import Training
 from crowdgrad.host.workers import Workers
 from crowdgrad.net.http import HttpServer
@@ -139,10 +141,10 @@ class Run:
             self.folder.add_metrics, self.folder.path / "tensorboard", wall=time.time
         )
         self._told_setbacks = 0
+        self._latest = Latest(self.training, self._keeper.health, self._loop.time)
 
     def status(self) -> Status:
-        now = self._loop.time()
-        return take_status(self.training, now, checkpoint_status(self._keeper.health(), now))
+        return self._latest.take()
 
     async def _claim(self) -> int:
         """An incarnation that no host of this job has had, on the disk before anybody hears of it.
@@ -170,8 +172,10 @@ class Run:
         )
         self.folder.rewind_metrics(found.checkpoint.metrics_bytes)
         for skipped in before.skipped:
-            logger.warning("a checkpoint could not be used: %s", skipped)
+            logger.info("a checkpoint could not be used: %s", skipped)
         logger.info("goes on from version %s", before.version)
+        if before.anew:  # before job.json says that it runs: else a crash would find its old end
+            await self._keeper.write_now(self._loop.time())
 
     async def to_the_end(
         self,
@@ -202,10 +206,12 @@ class Run:
             except Exception as error:
                 trouble = error
                 self.training.fail(one_line(f"{type(error).__name__}: {error}"))
-            await self._keeper.close(self._loop.time())
-            status = self.status()
+            self._write_job("ending")
+            await self._keeper.write_now(self._loop.time())
+            ending = self.training.course.ending
+            await server.farewell(ending.reason if ending is not None else "it is over")
+            status = self._latest.whole()  # with the reasons of those who have just gone
             self._log.close(self._loop.time(), status)
-            await server.farewell(status.reason)
         outcome = Outcome(
             folder=self.folder.path,
             status=status,
@@ -281,8 +287,8 @@ class Run:
         stack.push_async_callback(listener.close)
         control, secret = Control(self.training, self._loop.time, stop), control_file.new_token()
         api = HttpServer(
-            create_app(self.status, control, secret),
-            bind("127.0.0.1", options.http_port, "--http-port"),
+            create_app(self._latest.status, control, secret, everybody=self._latest.in_parts),
+            self._http_socket(),
             max_message_bytes=MAX_HTTP_MESSAGE,
         )
         await api.start()
@@ -300,13 +306,14 @@ class Run:
                 members=self.training.ledger.places(),
             )
             stack.push_async_callback(self._withdraw)
-        self._remember(listener.address)
+        self._remember(listener.address, int(api.address.rpartition(":")[2]))
         workers = Workers(
             listener.address,
             token=self._token,
             logs=self.folder.path / "logs",
             home=self._settings.home,
             paces_ms=options.paces_ms,
+            seed=lambda name: self._key.derive(f"{self._prepared.job.id} {name}").hex(),
         )
         stack.push_async_callback(asyncio.to_thread, workers.end)
         workers.start_helpers(options.helpers)
@@ -329,13 +336,22 @@ class Run:
             logger.warning("port %d is in use now: another one is taken", options.port)
             return await tcp.listen(options.host, 0, server.serve)
 
-    def _remember(self, address: tuple[str, int]) -> None:
+    def _http_socket(self) -> socket.socket:
+        port = self._options.http_port
+        try:
+            return bind("127.0.0.1", port, "--http-port")
+        except PortBusy:
+            if not self._options.any_port:
+                raise
+            return bind("127.0.0.1", 0, "--http-port")
+
+    def _remember(self, address: tuple[str, int], http_port: int) -> None:
         """Where we are found: whoever goes on with this run is found there, too."""
         options = self._options
         serving = Serving(
             host=options.host,
             port=address[1],
-            http_port=options.http_port,
+            http_port=http_port,
             advertise=options.advertise,
             matchmaker=options.matchmaker,
             token=self._listing.token if self._listing else None,

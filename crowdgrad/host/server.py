@@ -103,7 +103,7 @@ class Server:
         self._desk = Desk(
             training=training,
             blobs=blobs,
-            gate=Gate(exchanges, clock) if large else None,
+            gate=Gate(exchanges, clock, each=training.job.local.overlap + 1) if large else None,
             pool=BufferPool(parameters.update_bytes, spare=exchanges),
             clock=clock,
             silence_s=silence_s,

@@ -6,6 +6,7 @@ rate; nobody is blamed. A resumed host is the same thing with nobody here yet.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -40,7 +41,10 @@ class Setbacks:
                 course=state.course.snapshot(0.0),
             )
         )
-        self._going_back = False
+        self._refuge: Vector | None = None
+        """Where even the checkpoint that we went on from was bad already: the best parameters."""
+        self.going_back = False
+        """What there is now is about to be forgotten: it is nothing to decide on."""
         self._gone_back_to: Checkpoint | None = None
         self._tries = 0
 
@@ -83,7 +87,7 @@ class Setbacks:
         state.setbacks, state.starts = checkpoint.setbacks, checkpoint.starts + 1
         state.staleness = Counter(dict(checkpoint.staleness))
         state.course.restore(now, checkpoint.course, best, anew=anew)
-        self.last = LastGood(checkpoint)
+        self.last, self._refuge = LastGood(checkpoint), best
         await self._be(checkpoint, incarnation)
         state.ledger.restore(checkpoint.ledger)  # after that, which forgives
         state.train_loss = checkpoint.train_loss
@@ -94,12 +98,19 @@ class Setbacks:
             checkpoint.saved, version, lambda: self._begin_again(checkpoint.book)
         )
 
+    def confirm(self) -> None:
+        """The last candidate was good."""
+        self.last.confirm()
+        self._refuge = None
+
     async def go_back(self, why: str) -> None:
         """To the last good checkpoint with half the rate; after too many times it is over."""
-        if self._state.course.ending is not None or self._going_back:
+        if self._state.course.ending is not None or self.going_back:
             return
         good = self.last.good
         self._tries = self._tries + 1 if good is self._gone_back_to else 1
+        if self._tries > MAX_TRIES and self._refuge is not None:
+            good, self._tries = self._take_refuge(good, self._refuge), 1
         self._gone_back_to = good
         if self._tries > MAX_TRIES or self._state.setbacks >= MAX_SETBACKS:
             self._state.notice = ""  # the reason says it all
@@ -109,17 +120,26 @@ class Setbacks:
             )
             return
         before = self._state.parameters.version
-        self._going_back = True
+        self.going_back = True
         try:
-            await self._be(good, await self._claim())
+            incarnation = await self._claim()
+            if self._state.course.phase == "over":  # somebody stopped it meanwhile
+                return
+            await self._be(good, incarnation)
         finally:
-            self._going_back = False
+            self.going_back = False
         self._state.setbacks += 1
         self._state.notice = (
             f"{why[:1].upper()}{why[1:]}: went back from version {before} to "
             f"{good.saved.version} and goes on with half the learning rate, "
             f"{self._state.rate:.3g}. Nobody is to blame; a smaller learning rate avoids this."
         )
+
+    def _take_refuge(self, bad: Checkpoint, best: Vector) -> Checkpoint:
+        """The best parameters in place of a checkpoint's: what was learned since is lost."""
+        saved = self._state.parameters.anew(best, bad.saved.version)
+        self.last, self._refuge = LastGood(dataclasses.replace(bad, saved=saved)), None
+        return self.last.good
 
     async def _next(self) -> int:
         return self._state.parameters.version.incarnation + 1

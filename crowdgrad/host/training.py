@@ -196,6 +196,7 @@ class Training:
 
     async def tick(self, now: float) -> list[Scores]:
         """Lapse leases, begin and close evaluations, decide whether it is over."""
+        self.attendance.awake(now)
         for _, who in self.book.lapse(now):
             self.ledger[who].asked = False  # until it is heard of again, nobody waits for it
             self.turns.gone(who)
@@ -218,7 +219,7 @@ class Training:
             plausible = self.course.plausible(scores)
             self.state.warning = "" if plausible else EXPLODES.format(loss=scores.loss)
             if plausible and await self._setbacks.sound(self._setbacks.last.candidate):
-                self._setbacks.last.confirm()
+                self._setbacks.confirm()
         elif self.course.phase == "training":
             await self._setbacks.go_back(
                 f"the validation loss is no longer a finite number ({scores.loss})"
@@ -235,7 +236,7 @@ class Training:
             self._setbacks.last.offer(now, found)
         if kind is None:
             if await self._setbacks.sound(found):
-                self._setbacks.last.confirm()
+                self._setbacks.confirm()
             return
         self.course.begin_round(
             now,
@@ -247,6 +248,8 @@ class Training:
         )
 
     def _decide(self, now: float) -> None:
+        if self._setbacks.going_back:
+            return
         aside = self.book.set_aside
         all_done = self.book.finished and not self.state.unapplied
         if self.course.phase == "training" and all_done and aside and not self.ledger.total_updates:

@@ -14,7 +14,7 @@ from crowdgrad.host.state import Done, State
 from crowdgrad.numerics.vectors import Vector
 from crowdgrad.planner.leases import Entry
 
-IGNORED = ("too_old", "too_late", "other_incarnation")
+IGNORED = ("already_done", "too_old", "too_late", "other_incarnation")
 """Verdicts on updates that came too late to be used, which is nobody's fault."""
 LOSS_MEMORY = 0.98
 """How much of the shown training loss is carried over from update to update."""
@@ -60,11 +60,11 @@ class Updates:
             return self._state.course.evaluation.finish(update, who) if account.own else "not_yours"
         if self._state.course.phase != "training":
             return "over"
-        if vector is None:
-            return "no_vector"
         entry, refusal = self._look_up(update, who)
         if entry is None:
             return str(refusal)
+        if vector is None:
+            return "no_vector"
         expected = self._state.book.samples(entry.unit)
         if update.samples != expected:
             why = f"wrong_samples ({update.samples} for {expected})"

@@ -3,7 +3,9 @@
 The conversation only listens and decides; it never waits for a place or for a slow link while
 something large may lie behind what it waits for. So large answers, those that wait for a round, and
 data are sent by tasks of their own, and an update that has arrived is always applied and its place
-freed. Small answers are sent at once, without a task: that is the hot path.
+freed. Small answers are sent at once, without a task: that is the hot path. An update nobody waits
+for (its unit is done, or was never its sender's) gets no place: its bytes are thrown away as they
+come, and it is answered as any other.
 """
 
 from __future__ import annotations
@@ -13,9 +15,11 @@ import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from crowdgrad.domain.data import ChunkHash
+from crowdgrad.domain.work import VolunteerId
 from crowdgrad.errors import ConnectionLost, FrameError, MessageError, PeerError
 from crowdgrad.host.evaluation import is_evaluation
 from crowdgrad.host.gate import Asking, Gate, Place
@@ -23,6 +27,7 @@ from crowdgrad.host.members.accounts import Contribution
 from crowdgrad.host.parameters import BufferPool, Snapshot
 from crowdgrad.host.training import Training
 from crowdgrad.host.units import Granted
+from crowdgrad.net.framing import NOWHERE
 from crowdgrad.net.heartbeat import Look
 from crowdgrad.net.messages import (
     Blob,
@@ -96,6 +101,10 @@ class Visit:
         self._telling: asyncio.Task[None] | None = None
         self._since: float | None = None
         """When it asked for a place, where it was told to ask again meanwhile."""
+        self._fetches = 0
+        """Fetches that wait for a place."""
+        self._held_up_at: float | None = None
+        """Up to when it was given more time because it waits for us; None: it does not."""
         self._counted = (0, 0)
         self._worked_at = desk.clock()
         self._dismissed = self._ended = False
@@ -143,6 +152,7 @@ class Visit:
         if gate is not None:
             if self._asking is not None:
                 gate.give_up(self._asking)
+                self._asking = None
             for place in self._places:
                 gate.leave(place)
             self._desk.pool.forget(len(self._uploads))
@@ -176,9 +186,11 @@ class Visit:
 
     def look(self, look: Look) -> None:
         """Once in a while: is it there, does it get on, do its transfers?"""
+        arrived, _ = self._counted
         self.count()
         if self._dismissed:
             return
+        self._excuse(look.now, arrives=self.connection.received_bytes > arrived)
         self._training.attendance.look(
             look.now,
             self.account,
@@ -191,17 +203,37 @@ class Visit:
         if gate is None:
             return
         if self._asking is not None and look.now - self._asking.since > PLACE_PATIENCE_S:
-            self.account.state = f"waiting: {gate.reason(self._asking.since)}"
+            self.account.state = f"waiting: {gate.reason(self._asking.since, self._who)}"
         for place in self._places:
             moved = self._moved(comes=place.comes)
             if look.asleep_s:
                 place.begin_again(look.now, moved)
             elif why := place.slower(
-                look.now, moved, self._desk.silence_s, others_wait=gate.waiting > 0
+                look.now,
+                moved,
+                self._desk.silence_s,
+                waited=partial(gate.others_waited, self._who),
+                beside=self._places - {place},
             ):
                 error = ConnectionLost(f"Too slow: {why}.", advice="Try again over a better link.")
                 self.connection.refuse(error)
                 return
+
+    def _excuse(self, now: float, *, arrives: bool) -> None:
+        """What waits for a place of others is our own doing; an update on its way is work."""
+        gate = self._desk.gate
+        if gate is None:
+            return
+        waits = (self._asking is not None or self._fetches > 0) and not gate.full(self._who)
+        for_s = now - self._held_up_at if self._held_up_at is not None else 0.0
+        self._held_up_at = now if waits else None
+        if waits or (arrives and any(place.moving for place in self._uploads)):
+            self._worked_at = now
+            self._training.attendance.held_up(now, self.account, for_s, self._desk.silence_s)
+
+    @property
+    def _who(self) -> VolunteerId:
+        return self.account.volunteer.id
 
     def _moved(self, *, comes: bool) -> int:
         return self.connection.received_bytes if comes else self.connection.sent_bytes
@@ -219,17 +251,25 @@ class Visit:
             )
         if self._desk.gate is None:
             return self._desk.pool.take()
+        if self._ended or self._training.book.lease_of(message.update.unit, self._who) is None:
+            return NOWHERE
         assert self._asking is None, "one payload at a time"
-        self._asking = self._desk.gate.ask(self.account.volunteer.id, self._given)
-        return self._take_place() if self._asking.place is not None else None
+        self._asking = self._desk.gate.ask(self._who, self._given)
+        if self._asking.place is not None:
+            return self._take_place()
+        self._excuse(self._desk.clock(), arrives=False)
+        return None
 
     def _given(self) -> None:
         # Not at once: we are called by whoever has just left its place.
         asyncio.get_running_loop().call_soon(self._make_room)
 
     def _make_room(self) -> None:
-        if self._asking is not None and self._asking.place is not None:  # not ended meanwhile
-            self.connection.make_room(self._take_place())
+        if self._ended or self._asking is None or self._asking.place is None:
+            return
+        room = self._take_place()
+        self._excuse(self._desk.clock(), arrives=True)  # it has waited until now
+        self.connection.make_room(room)
 
     def _take_place(self) -> memoryview:
         assert self._asking is not None
@@ -250,7 +290,11 @@ class Visit:
             self._desk.gate.moved(place)
         if ask.update is not None:
             vector = as_vector(payload) if len(payload) else None
-            verdict = await self._training.take(now, self.account, ask.update, vector)
+            try:
+                verdict = await self._training.take(now, self.account, ask.update, vector)
+            except BaseException:
+                self._desk.pool.forget(len(payload) > 0)  # perhaps a thread is still at it
+                raise
         if len(payload):
             self._desk.pool.give(payload)
         self.count()
@@ -306,7 +350,7 @@ class Visit:
         gate = self._desk.gate
         assert gate is not None
         since = self._since if self._since is not None else self._desk.clock()
-        place = await gate.enter(self.account.volunteer.id, patience_s=patience_s, since=since)
+        place = await gate.enter(self._who, patience_s=patience_s, since=since)
         self._since = since if place is None else None
         if place is not None:
             self._places.add(place)
@@ -320,7 +364,7 @@ class Visit:
     async def _put_off(self, ask: Exchange, verdict: str) -> None:
         assert self._desk.gate is not None
         assert self._since is not None
-        reason = self._desk.gate.reason(self._since)
+        reason = self._desk.gate.reason(self._since, self._who)
         self.account.state = f"waiting: {reason}"
         await self.connection.send(
             Wait(ticket=ask.ticket, reason=reason, seconds=ASK_AGAIN_S, verdict=verdict)
@@ -374,7 +418,11 @@ class Visit:
             self._answer(self._fresh_in_turn(ask))
 
     async def _fresh_in_turn(self, ask: Fetch) -> None:
-        place = await self._enter(None)  # it is in the middle of a unit: it cannot do without
+        self._fetches += 1
+        try:
+            place = await self._enter(None)  # it is in the middle of a unit: it cannot do without
+        finally:
+            self._fetches -= 1
         try:
             await self._send_fresh(ask, place)
         finally:

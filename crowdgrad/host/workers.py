@@ -6,13 +6,13 @@ Worker 0 is replaced when it dies: without it nothing is evaluated.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from crowdgrad.errors import ChildDied
 from crowdgrad.net.retry import delay_s
 from crowdgrad.process import Child, end_all
-from crowdgrad.settings import WORKER_TOKEN_VARIABLE
+from crowdgrad.settings import WORKER_SEED_VARIABLE, WORKER_TOKEN_VARIABLE
 
 MAX_DEATHS = 5
 PATIENCE_S = 0.5
@@ -29,13 +29,19 @@ class Workers:
         logs: Path,
         home: Path,
         paces_ms: Sequence[float] = (),
+        seed: Callable[[str], str] = lambda name: "",
     ) -> None:
-        """`paces_ms`: how long worker 0 and each helper pause after a batch; by default not."""
+        """`paces_ms`: how long worker 0 and each helper pause after a batch; by default not.
+
+        `seed`: what the key of a worker with this name is made from, the same in every life of a
+        run; by default its key is new each time.
+        """
         self._where = f"{_dialable(address[0])}:{address[1]}"
         self._token = token
         self._logs = logs
         self._home = home
         self._paces_ms = paces_ms
+        self._seed = seed
         self._own: Child | None = None
         self._helpers: list[Child] = []
         self._deaths = 0
@@ -81,7 +87,8 @@ class Workers:
         arguments += ["--home", str(self._home)]
         if number < len(self._paces_ms):
             arguments += ["--pace", str(self._paces_ms[number])]
-        return Child(arguments, log=self._logs / f"{name}.log", secrets=secrets)
+        known = {WORKER_SEED_VARIABLE: self._seed(name)} | secrets
+        return Child(arguments, log=self._logs / f"{name}.log", secrets=known)
 
 
 def _dialable(host: str) -> str:

@@ -69,7 +69,9 @@ def unpack(header: bytes | bytearray | memoryview, max_body_bytes: int = MAX_BOD
 Sink = Callable[[Message, int], memoryview | None]
 """Where a payload is to go: given its message and length, a writable buffer of exactly that length,
 or None: not yet. Then nothing further is read until `make_room` brings the buffer.
-Raises a PeerError to refuse it; only then is nothing allocated."""
+`NOWHERE`: nobody wants it; its bytes are read and thrown away, and the message comes without them.
+Raises a PeerError to refuse it, and with it whoever sent it."""
+NOWHERE = memoryview(b"")
 
 
 def refuse_payload(message: Message, length: int) -> memoryview:
@@ -102,6 +104,7 @@ class FrameReader:
         self._payload = memoryview(b"")
         self._arrived = 0
         self._owed: tuple[Message, int] | None = None  # the frame whose payload has no room yet
+        self._unwanted: tuple[Message, int] | None = None  # the frame whose payload nobody wants
 
     @property
     def stuck(self) -> bool:
@@ -125,7 +128,7 @@ class FrameReader:
             return frames
         self._held += count
         whole = self._held == len(self._staging) == self.FIRST_STAGING_BYTES
-        self._take(frames, 0)
+        self._take(frames, self._throw_away(frames, 0) if self._unwanted is not None else 0)
         if whole:
             self._make_staging(self.STAGING_BYTES)
         return frames
@@ -141,7 +144,7 @@ class FrameReader:
 
     def _take(self, frames: list[Frame], at: int) -> None:
         """Take every whole frame out of staging from there on; leave the rest at its beginning."""
-        while self._message is None and self._held - at >= HEADER_BYTES:
+        while self._message is None and self._unwanted is None and self._held - at >= HEADER_BYTES:
             header = unpack(memoryview(self._staging)[at : at + HEADER_BYTES], self.max_body_bytes)
             end = at + HEADER_BYTES + header.body_bytes
             if end > self._held:
@@ -156,6 +159,10 @@ class FrameReader:
             if payload is None:
                 self._owed = (message, header.payload_bytes)
                 break
+            if not len(payload):
+                self._unwanted = (message, header.payload_bytes)
+                at = self._throw_away(frames, at)
+                continue
             assert len(payload) == header.payload_bytes
             at = self._begin(frames, message, payload, at)
         rest = self._held - at
@@ -171,6 +178,16 @@ class FrameReader:
             frames.append((message, payload))
         else:
             self._message, self._payload, self._arrived = message, payload, here
+        return at + here
+
+    def _throw_away(self, frames: list[Frame], at: int) -> int:
+        """Pass over what has come of a payload nobody wants; returns where staging goes on."""
+        assert self._unwanted is not None
+        message, left = self._unwanted
+        here = min(self._held - at, left)
+        self._unwanted = (message, left - here) if here < left else None
+        if self._unwanted is None:
+            frames.append((message, NOWHERE))
         return at + here
 
     def _grow(self, frame_bytes: int) -> None:

@@ -19,6 +19,7 @@ from crowdgrad.errors import SettingError, TurnedAway
 
 _CONTEXT = b"crowdgrad join 1\0"
 _HOST_CONTEXT = b"crowdgrad host 1\0"
+_SEED_CONTEXT = b"crowdgrad seed 1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +38,24 @@ class Identity:
         """As a volunteer that joins."""
         return self._key.sign(_CONTEXT + challenge)
 
+    def derive(self, purpose: str) -> bytes:
+        """A secret that only we can make, the same each time."""
+        return _digest(self._key.private_bytes_raw(), purpose.encode())
+
     def sign_as_host(self, theirs: bytes, ours: bytes) -> bytes:
         """Over the dialler's challenge and our own: fresh for both, and of this handshake only."""
         return self._key.sign(_HOST_CONTEXT + theirs + ours)
 
 
-def guest() -> Identity:
-    """A key for this process only."""
+def guest(seed: str = "") -> Identity:
+    """A key for this process only; from a seed, the same for whoever has that."""
+    if seed:
+        return Identity(Ed25519PrivateKey.from_private_bytes(_digest(seed.encode())))
     return Identity(Ed25519PrivateKey.generate())
+
+
+def _digest(*parts: bytes) -> bytes:
+    return hashlib.sha256(b"\0".join((_SEED_CONTEXT, *parts))).digest()
 
 
 def load_or_make(home: Path) -> Identity:

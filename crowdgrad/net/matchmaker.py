@@ -138,18 +138,23 @@ class HostPresence:
         )
 
     def _told(self) -> tuple[rooms.MemberBody, ...]:
-        """The worker, whoever is here, then the latest of those who were: as many as fit."""
+        """The worker, whoever is here, then the latest of those who were: as many as fit.
+
+        Each once, at one place: an earlier host, or an earlier matchmaker, may have given others.
+        """
         here = {member.position for member in self.roster.members}
         order = sorted(self._known, key=lambda p: (p != 0, p not in here, -p))
-        told: list[rooms.MemberBody] = []
+        told: dict[str, rooms.MemberBody] = {}
         size = 0
         for position in order:
             body = rooms.MemberBody.of(self._known[position])
+            if body.id in told:
+                continue
             size += len(rooms.encode(body)) + 1
             if size > TOLD_BYTES:
                 break
-            told.append(body)
-        return tuple(sorted(told, key=lambda body: body.position))
+            told[body.id] = body
+        return tuple(sorted(told.values(), key=lambda body: body.position))
 
     def _accepted(self, raw: bytes) -> None:
         self.code = Code(rooms.decode(_published, raw).code)

@@ -14,6 +14,8 @@ Presence = Literal["here", "suspect", "gone"]
 
 SUSPECT_SHARE = 0.5
 """Of the silence that makes somebody gone."""
+AWAKE_S = 2.0
+"""While we are awake we look at something at least so often."""
 LEAST_AT_A_UNIT_S = 5.0
 TIMES_ITS_USUAL = 5.0
 
@@ -55,6 +57,14 @@ def overslept_s(asked_s: float, took_s: float) -> float:
     """How much of a pause was our own sleep: all beyond the pause, unless we were merely busy."""
     late_s = took_s - asked_s
     return late_s if late_s > max(0.5, 0.5 * asked_s) else 0.0
+
+
+def later(ends_at: float, now: float, *, held_up_s: float, least_s: float, most: float) -> float:
+    """When a lease ends whose holder we held up for so long: so much later, and not at once.
+
+    Never after `most`, unless it did before: whoever waits for us must not keep all others waiting.
+    """
+    return max(ends_at, min(most, max(ends_at + held_up_s, now + least_s)))
 
 
 def _short(seconds: float) -> str:

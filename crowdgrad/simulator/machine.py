@@ -169,7 +169,7 @@ class Machine:
                 presence = publishing.result()
             await asyncio.sleep(TICK_S)
         await server.farewell("it is over")
-        await keeper.close(world.network.loop.time())
+        await keeper.write_now(world.network.loop.time())
         await listener.close()
         publishing.cancel()
         world.monitor.finished(training)

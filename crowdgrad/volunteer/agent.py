@@ -145,7 +145,7 @@ class Agent:
         `moved`: where the host is by now, asked before every attempt: it may have been started
         again elsewhere.
         """
-        attempt, last_contact = 0, self._clock()
+        attempt, last_contact, joined = 0, self._clock(), False
         self._address = f"{host}:{port}"
         self.samples = self.accepted = self.refused = 0
         self._failures = self._late = 0  # another job's are not this one's
@@ -157,6 +157,7 @@ class Agent:
                     self._address = f"{host}:{port}"
                 try:
                     conversation, admit = await self._join(host, port)
+                    joined = True
                     return await self._stay(conversation, admit)
                 except (TurnedAway, VersionMismatch):
                     raise
@@ -164,7 +165,8 @@ class Agent:
                     now = self._clock()
                     if now - began > LASTING_S:  # it was a real connection: begin anew
                         attempt, last_contact = 0, now
-                    if self._workshop is None:
+                    cut_off = joined and isinstance(error, ConnectionLost | Unreachable)
+                    if self._workshop is None and not cut_off:
                         raise
                     left_s = last_contact + self._reconnect_s - now
                     if left_s <= 0:

@@ -43,6 +43,8 @@ class Options:
     """HOST:PORT, a job's code or id, or None for whoever needs help."""
     guest: bool = False
     """Use a key for this process only."""
+    seed: str = ""
+    """What that key is made from; empty: a new one."""
     once: bool = False
     """End after the first job, as one does who named it."""
     token: str = ""
@@ -92,7 +94,7 @@ async def work(
     address = address_of(options.target)
     if address is None and options.target is not None:
         _check_name(options.target)
-    key = identity.guest() if options.guest else identity.load_or_make(settings.home)
+    key = identity.guest(options.seed) if options.guest else identity.load_or_make(settings.home)
     journal = Journal(settings.home, time.time)
     watch = journal.watch(watch)
     visits = _Visits(_owner(options, settings, ask), journal, outcomes)

@@ -71,10 +71,12 @@ from rich.console import Console
 from crowdgrad.cli import host
 from crowdgrad.cli.main import main
 from crowdgrad.data.dataset import from_arrays
+from crowdgrad.host.publishing import Material
 
 def agree(args):
     data = from_arrays([[1.0]] * 20, [0] * 20, title="Diaries")
-    host._agree_to_publish(args, data, Path(args.home), Console())
+    material = Material.of_data(data)
+    host._agree_to_publish(args, host._options(args, None), material, Path(args.home), Console())
     print("published")
     return 0
 

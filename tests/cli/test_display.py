@@ -12,7 +12,8 @@ from crowdgrad.cli.display import View, plain, sparkline, summary
 from crowdgrad.domain.program import Better
 from crowdgrad.domain.work import Version
 from crowdgrad.host.evaluation import Scores
-from crowdgrad.host.telling.status import CheckpointStatus, Point, Status, spell, take_status
+from crowdgrad.host.telling.status import CheckpointStatus, Others, Point, Status, spell
+from crowdgrad.host.telling.taking import take_status
 from tests.host import small
 
 
@@ -111,6 +112,14 @@ def test_a_crowd_fits_on_a_screen() -> None:
     assert len(text.splitlines()) <= 40
     assert "v498" in text, "who is here and gave the most"
     assert "and 488 more, 238 here" in text
+
+
+def test_whom_the_status_does_not_name_is_counted() -> None:
+    others = Others(members=900, connected=40, samples=123_456, share=0.25)
+    status = replace(a_status(), others=others)
+    row = next(line for line in shown(status).splitlines() if "900 more" in line)
+    assert all(word in row for word in ("and 900 more, 40 here", "123,456", "25.0 %"))
+    assert "41 here" in plain(status)
 
 
 def test_a_line_for_a_log() -> None:

@@ -20,7 +20,7 @@ from crowdgrad.host.folder import RunFolder
 from crowdgrad.host.remote import control_file
 from crowdgrad.host.remote.api import create_app
 from crowdgrad.host.remote.control import Control, state_of
-from crowdgrad.host.telling.status import take_status
+from crowdgrad.host.telling.taking import take_status
 from crowdgrad.host.training import Training
 from crowdgrad.net.http import HttpServer
 from crowdgrad.net.ports import bind

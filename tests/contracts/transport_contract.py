@@ -19,7 +19,7 @@ from crowdgrad.errors import (
     TurnedAway,
     Unreachable,
 )
-from crowdgrad.net.framing import MAX_FIRST_BODY_BYTES, FrameReader, pack
+from crowdgrad.net.framing import MAX_FIRST_BODY_BYTES, NOWHERE, FrameReader, pack
 from crowdgrad.net.messages import (
     Blob,
     Exchange,
@@ -285,6 +285,20 @@ class TransportContract(ABC):
                         far.make_room(memoryview(bytearray(owed[-1])))
                     message, payload = await far.receive()
                     assert (message, bytes(payload)) == (giver(number), b"x" * (number + 1))
+
+        self.run(main())
+
+    def test_a_payload_nobody_wants_is_read_and_its_message_comes_alone(self) -> None:
+        async def main() -> None:
+            async with self.linked() as (near, far):
+                far.set_sink(lambda message, length: NOWHERE)
+                for number in range(3):
+                    sending = asyncio.ensure_future(
+                        near.send(giver(number), b"x" * self.large_bytes)
+                    )
+                    message, payload = await far.receive()
+                    assert (message, bytes(payload)) == (giver(number), b"")
+                    await sending
 
         self.run(main())
 

@@ -11,6 +11,7 @@ from crowdgrad.domain.data import Chunk, ChunkHash, Field, Manifest, Shard, Spli
 from crowdgrad.domain.job import Job, JobId, StoppingRule, Volunteer
 from crowdgrad.domain.program import MetricSpec, ProgramSpec, TensorSpec
 from crowdgrad.domain.work import VolunteerId
+from crowdgrad.host.setbacks import Claim
 from crowdgrad.host.training import Training
 from crowdgrad.numerics.rules.base import Rule
 from crowdgrad.recipes.async_sgd import AsyncSGD
@@ -102,6 +103,7 @@ def training(
     metrics: tuple[MetricSpec, ...] = (ACCURACY,),
     wait_for: int = 0,
     size: int = SIZE,
+    claim: Claim | None = None,
 ) -> Training:
     recipe = recipe or AsyncSGD(lr=0.5, batch_size=10, overlap=0)
     return Training(
@@ -112,6 +114,7 @@ def training(
         recipe=WithRule(recipe, rule) if rule is not None else recipe,  # type: ignore[arg-type]
         lease_s=LEASE_S,
         wait_for=wait_for,
+        claim=claim,
     )
 
 

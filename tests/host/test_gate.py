@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -63,30 +64,58 @@ def test_the_last_places_are_for_the_quick(coming: list[Kind], limit: int) -> No
     assert admits("quick", held, limit) == (held.total() < limit)
 
 
+@given(wishes, limits)
+def test_nobody_gets_more_than_one_may_have(waiting: list[Wish], limit: int) -> None:
+    full = [replace(wish, full=True) for wish in waiting]
+    assert choose(full, {}, limit)[0] is None
+    assert choose([*full, Wish(since=200.0, kind="quick")], {}, limit)[0] == len(full)
+
+
 @pytest.mark.parametrize(
-    ("moved", "in_s", "others_wait", "ended"),
-    [(0, 10.0, True, True), (0, 10.0, False, False), (0, 9.9, True, False),
-     (10 * FLOOR_BYTES_PER_S, 10.0, True, False), (10 * FLOOR_BYTES_PER_S - 1, 10.0, True, True)],
+    ("moved", "others_waited", "ended"),
+    [(0, True, True), (0, False, False),
+     (10 * FLOOR_BYTES_PER_S, True, False), (10 * FLOOR_BYTES_PER_S - 1, True, True)],
 )  # fmt: skip
-def test_only_a_trickle_that_others_wait_for_is_ended(
-    moved: int, in_s: float, others_wait: bool, ended: bool
+def test_only_a_trickle_that_others_waited_for_is_ended(
+    moved: int, others_waited: bool, ended: bool
 ) -> None:
-    found = trickles(moved_bytes=moved, in_s=in_s, patience_s=10.0, others_wait=others_wait)
-    assert found == ended
+    assert trickles(moved_bytes=moved, place_s=10.0, others_waited=others_waited) == ended
+
+
+def always(since: float) -> bool:
+    return True
 
 
 def test_a_transfer_is_measured_from_its_last_good_stretch_on() -> None:
-    place = Place(VolunteerId("a"), 0.0, "unknown")
-    assert place.slower(100.0, 0, 10.0, others_wait=True) == "", "nothing is to move yet"
+    place = Place(VolunteerId("a"), 0.0)
+    assert place.slower(100.0, 0, 10.0, waited=always) == "", "nothing is to move yet"
     place.begin(100.0, 5, comes=True)
-    assert place.slower(109.0, 5, 10.0, others_wait=True) == ""
-    assert place.slower(110.0, 1 << 20, 10.0, others_wait=True) == ""
-    assert place.slower(119.0, 1 << 20, 10.0, others_wait=True) == ""
-    assert place.slower(121.0, (1 << 20) + 7, 10.0, others_wait=True) == (
+    assert place.slower(109.0, 5, 10.0, waited=always) == ""
+    assert place.slower(110.0, 1 << 20, 10.0, waited=always) == ""
+    assert place.slower(119.0, 1 << 20, 10.0, waited=always) == ""
+    assert place.slower(121.0, (1 << 20) + 7, 10.0, waited=always) == (
         "only 7 bytes in 11 s while others waited"
     )
     place.begin_again(121.0, (1 << 20) + 7)  # we slept
-    assert place.slower(130.0, (1 << 20) + 7, 10.0, others_wait=True) == ""
+    assert place.slower(130.0, (1 << 20) + 7, 10.0, waited=always) == ""
+
+
+def test_others_need_only_have_waited_once_since_the_last_good_stretch() -> None:
+    place = Place(VolunteerId("a"), 0.0)
+    place.begin(100.0, 0, comes=True)
+    assert place.slower(110.0, 7, 10.0, waited=lambda since: since <= 99.0) == ""
+    assert place.slower(120.0, 7, 10.0, waited=lambda since: since <= 113.0)
+
+
+def test_places_that_share_a_link_must_bring_more() -> None:
+    me = VolunteerId("a")
+    first, second, other_way = Place(me, 0.0), Place(me, 0.0), Place(me, 0.0)
+    for place, begun, comes in ((first, 0.0, False), (second, 4.0, False), (other_way, 0.0, True)):
+        place.begin(begun, 0, comes=comes)
+    enough = 16 * FLOOR_BYTES_PER_S  # ten seconds of one, six of the other
+    beside = (second, other_way)
+    assert first.slower(10.0, enough - 1, 10.0, waited=always, beside=beside)
+    assert first.slower(10.0, enough, 10.0, waited=always, beside=beside) == ""
 
 
 class Clock:
@@ -97,12 +126,12 @@ class Clock:
         return self.now
 
 
-@given(st.integers(0, 1 << 30), limits)
-def test_any_coming_and_going_keeps_the_bound_and_leaves_nobody_behind(
-    seed: int, limit: int
+@given(st.integers(0, 1 << 30), limits, st.integers(1, 4))
+def test_any_coming_and_going_keeps_the_bounds_and_leaves_nobody_behind(
+    seed: int, limit: int, each: int
 ) -> None:
     dice, clock = random.Random(seed), Clock()
-    gate = Gate(limit, clock)
+    gate = Gate(limit, clock, each=each)
     people = [VolunteerId(str(number)) for number in range(6)]
     asked: list[Asking] = []
     held: list[Place] = []
@@ -126,6 +155,7 @@ def test_any_coming_and_going_keeps_the_bound_and_leaves_nobody_behind(
             place.moving = True
         assert len(held) == limit - gate.free <= limit
         assert gate.waiting == len(asked)
+        assert all(count <= each for count in Counter(place.who for place in held).values())
     while asked or held:  # whatever is held is left: everybody gets its turn
         assert held, "somebody waits and nobody holds a place"
         gate.leave(held.pop())
@@ -199,9 +229,68 @@ def test_whoever_takes_too_long_counts_as_slow_at_once() -> None:
     clock = Clock()
     gate = Gate(4, clock)
     transfer(gate, clock, "slow", come_s=SLOW_S * 2, go_s=0.1)
-    assert all(ask(gate, f"new {number}").place is not None for number in range(2))
+    new = [ask(gate, f"new {number}").place for number in range(2)]
+    for place in new:
+        assert place is not None
+        place.begin(clock.now, 0, comes=True)
     clock.now += SLOW_S * 2
     assert ask(gate, "slow").place is None
+    assert new[0] is not None
+    gate.leave(new[0])
+    assert ask(gate, "slow").place is None, "who was slow just now is slow"
+
+
+def test_whoever_is_slow_right_now_gets_no_place_as_one_that_was_quick() -> None:
+    clock = Clock()
+    gate = Gate(4, clock)
+    transfer(gate, clock, "a", come_s=0.1, go_s=0.1)
+    place = ask(gate, "a").place
+    assert place is not None
+    place.begin(clock.now, 0, comes=False)
+    clock.now += SLOW_S * 2
+    second = ask(gate, "a")
+    assert second.place is None
+    gate.moved(place)
+    assert second.place is None, "it was slow"
+    place.begin(clock.now, 0, comes=False)
+    gate.moved(place)
+    assert second.place is not None, "it is quick again"
+
+
+def test_nobody_has_more_places_than_lanes_and_it_keeps_its_turn() -> None:
+    clock = Clock()
+    gate = Gate(8, clock, each=2)
+    mine = [ask(gate, "a") for _ in range(3)]
+    assert [asking.place is not None for asking in mine] == [True, True, False]
+    assert gate.reason(clock.now, VolunteerId("a")) == (
+        "what you asked for before is still under way"
+    )
+    assert ask(gate, "b").place is not None
+    assert not gate.others_waited(VolunteerId("b"), 0.0), "it waits for itself alone"
+    assert mine[0].place is not None
+    gate.leave(mine[0].place)
+    assert mine[2].place is not None
+
+
+def test_others_have_waited_also_where_nobody_does_at_this_moment() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        gate, me = Gate(1, loop.time), VolunteerId("a")
+        assert await gate.enter(me) is not None
+        assert await gate.enter(me, patience_s=1.0) is None
+        assert not gate.others_waited(me, 0.0), "only one of its own has"
+        began = loop.time()
+        waiting = asyncio.create_task(gate.enter(VolunteerId("b"), patience_s=1.0))
+        await asyncio.sleep(0.5)
+        assert gate.others_waited(me, loop.time())
+        assert await waiting is None
+        assert await gate.enter(me, patience_s=1.0) is None
+        assert gate.waiting == 0
+        assert gate.others_waited(me, began)
+        assert gate.others_waited(me, began + 1.0)
+        assert not gate.others_waited(me, began + 1.1)
+
+    run_virtual(main())
 
 
 def test_whoever_is_sent_away_keeps_its_turn() -> None:

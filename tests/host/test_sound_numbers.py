@@ -475,3 +475,49 @@ async def test_a_loss_that_explodes_in_finite_numbers_is_warned_of_until_it_is_o
         await train_one(training, own, now)
         await evaluate(training, own, 0.5, now, loss=loss)
         assert ("smaller learning rate" in training.state.warning) == warned
+
+
+@asynchronous
+async def test_nothing_is_decided_while_it_goes_back() -> None:
+    """The last unit is done while the disk takes its time to claim an incarnation."""
+    claimed = asyncio.Event()
+
+    async def claim() -> int:
+        await claimed.wait()
+        return 7
+
+    training = small.training(the_job=small.job(epochs=1), claim=claim)
+    ada = training.join(0.0, small.volunteer("ada"), own=False)
+    going_back = asyncio.create_task(training._setbacks.go_back("the loss is nan"))
+    await asyncio.sleep(0)
+    while not training.book.finished:
+        await train_one(training, ada, 1.0)
+    await training.tick(2.0)
+    assert training.course.phase == "training"
+    claimed.set()
+    await going_back
+    await training.tick(3.0)
+    assert training.course.phase == "training"
+    assert training.parameters.version == Version(incarnation=7, count=0)
+    assert training.book.done_units == 0
+
+
+@asynchronous
+async def test_where_the_checkpoint_was_bad_already_the_best_is_the_refuge() -> None:
+    bad = small.training()
+    ada = bad.join(0.0, small.volunteer("ada"), own=False)
+    await train_one(bad, ada, 0.0)
+    kept = await bad.checkpoint(1.0)
+    training = small.training()
+    best = np.full(small.SIZE, 0.25, np.float32)
+    await training.resume(2.0, kept, 1, best)
+    for _ in range(MAX_TRIES):
+        await training._setbacks.go_back("the loss is nan")
+        assert (await weights(training)).tolist() == kept.saved.vector.tolist()
+    await training._setbacks.go_back("the loss is nan")
+    assert (await weights(training)).tolist() == best.tolist()
+    assert training.course.ending is None
+    for _ in range(MAX_TRIES):
+        await training._setbacks.go_back("the loss is nan")
+    assert training.course.ending is not None
+    assert training.course.ending.state == "failed"

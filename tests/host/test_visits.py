@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crowdgrad.domain.work import Update, VolunteerId
+from crowdgrad.domain.work import UnitId, Update, VolunteerId
 from crowdgrad.errors import ConnectionLost, FrameError, PeerError
 from crowdgrad.host.gate import LARGE_BYTES
 from crowdgrad.host.server import Server, departure, roster_every_s
@@ -21,6 +21,7 @@ from crowdgrad.net.framing import pack
 from crowdgrad.net.heartbeat import Look
 from crowdgrad.net.identity import guest
 from crowdgrad.net.messages import Exchange, Fetch, Get, Grant, Leave, Message, Wait
+from crowdgrad.net.transport.base import Payload
 from crowdgrad.net.transport.inproc import InprocConnection, InprocNetwork, Route, straight
 from crowdgrad.numerics.vectors import as_bytes
 from crowdgrad.recipes.async_sgd import AsyncSGD
@@ -283,8 +284,50 @@ def test_whoever_goes_while_it_waits_for_a_place_leaves_none_behind() -> None:
         third.close()  # just when a place is given to it
         await asyncio.sleep(0.1)
         assert (gate.free, gate.waiting) == (1, 0)
+        assert house.server._desk.pool.taken == 0
 
     in_house(test, exchanges=1)
+
+
+def test_whoever_waits_for_us_is_not_in_doubt_and_loses_no_unit() -> None:
+    async def test(house: House) -> None:
+        first, second = await house.connect(), await house.connect()
+        for _ in range(3):  # both have a usual time
+            for person in (first, second):
+                assert isinstance(await person.exchange(), Grant)
+                await asyncio.sleep(0.1)
+        await first.begin_upload(1000)
+        await second.begin_upload(1000)
+        for _ in range(25):  # longer than a lease
+            await asyncio.sleep(1.0)
+            assert first.connection._twin is not None
+            first.connection._twin._arrive(bytes(17_000))
+            assert not house.training.attendance.in_doubt
+            assert house.training.book.holding(first.name) == 1, "it gets on"
+            assert house.training.book.holding(second.name) == 1
+        await asyncio.sleep(2 * small.LEASE_S)
+        assert house.training.book.holding(second.name) == 0, "but not for ever"
+
+    in_house(test, exchanges=1)
+
+
+def test_a_round_waits_for_an_update_that_waits_for_a_place() -> None:
+    async def test(house: House) -> None:
+        first, second = await house.connect(), await house.connect()
+        for _ in range(3):
+            await asyncio.gather(first.exchange(), second.exchange())
+        size = 4 * len(first.into)
+        await first.begin_upload(size // 30)
+        answer = asyncio.create_task(second.exchange())
+        for _ in range(28):
+            await asyncio.sleep(1.0)
+            assert first.connection._twin is not None
+            first.connection._twin._arrive(bytes(size // 30))
+        first.connection._twin._arrive(bytes(size - 29 * (size // 30)))
+        assert (await answer).verdict == "accepted"
+        assert not house.training.ledger[first.name].ignored
+
+    in_house(test, exchanges=1, recipe=Synchronous(batch_size=10))
 
 
 def test_nobody_keeps_a_place_while_it_waits_for_a_round() -> None:
@@ -363,6 +406,89 @@ def test_a_trickle_is_ended_while_others_wait_and_only_then() -> None:
         await working
 
     in_house(test, exchanges=1)
+
+
+def test_a_trickle_is_ended_also_while_others_are_told_to_ask_again() -> None:
+    async def test(house: House) -> None:
+        first, second = await house.connect(), await house.connect()
+        assert isinstance(await first.exchange(), Grant)
+        await first.begin_upload(1000)
+        visit, gate = house.server._talking[first.name], house.server._desk.gate
+        assert gate is not None
+        now = asyncio.get_running_loop().time()
+        assert isinstance(await second.exchange(), Wait)
+        assert gate.waiting == 0, "nobody waits now"
+        visit.look(Look(now + SILENCE_S, now + SILENCE_S, 0.0))
+        await asyncio.sleep(0.1)
+        assert first.state.startswith("too slow: only ")
+
+    in_house(test, exchanges=1)
+
+
+def test_one_member_never_takes_all_places() -> None:
+    async def test(house: House) -> None:
+        greedy, other = await house.connect(), await house.connect()
+        visit, gate = house.server._talking[greedy.name], house.server._desk.gate
+        assert gate is not None
+        taken = asyncio.Event()
+
+        async def never(message: Message, payload: Payload = b"") -> None:
+            await taken.wait()
+
+        visit.connection.send = never  # type: ignore[method-assign]
+        for _ in range(MAX_QUESTIONS):
+            await greedy.connection.send(Exchange())
+        await asyncio.sleep(0.5)
+        assert (gate.free, gate.waiting) == (2, MAX_QUESTIONS - 2), "it has two lanes"
+        for _ in range(3):
+            assert isinstance(await other.exchange(), Grant)
+        taken.set()
+
+    in_house(test, exchanges=4, recipe=AsyncSGD(lr=0.01, batch_size=10, overlap=1))
+
+
+def test_an_update_of_a_unit_its_sender_never_had_takes_no_place() -> None:
+    async def test(house: House) -> None:
+        update = Update(
+            unit=UnitId(0), base=house.training.parameters.version, samples=1, loss=1.0,
+            metrics={}, compute_s=0.1,
+        )  # fmt: skip
+        strangers = [await house.connect() for _ in range(5)]
+        gate, pool = house.server._desk.gate, house.server._desk.pool
+        assert gate is not None
+        for stranger in strangers:
+            stranger.update = update
+        for stranger in strangers[1:]:
+            await stranger.begin_upload(1000)
+        answer = await strangers[0].exchange()
+        assert answer.verdict == "unknown_unit"
+        assert house.training.ledger[strangers[0].name].refused == {"unknown_unit": 1}
+        assert isinstance(answer, Grant), "it is a member like others"
+        assert (gate.free, pool.taken, pool.spare) == (3, 0, 0)
+
+    in_house(test)
+
+
+def test_an_update_sent_again_is_answered_and_goes_on() -> None:
+    """Its answer was lost: the volunteer comes back with it, large as it is, and is not cut off."""
+
+    async def test(house: House) -> None:
+        identity = guest()
+        first = await Person.join(house, identity=identity)
+        assert isinstance(await first.exchange(), Grant)
+        update = first.update
+        assert (await first.exchange()).verdict == "accepted"
+        second = await Person.join(house, identity=identity)
+        second.update = update
+        pool = house.server._desk.pool
+        pool.take = None  # type: ignore[method-assign, assignment]
+        answer = await second.exchange()
+        del pool.take
+        assert answer.verdict == "already_done"
+        assert isinstance(answer, Grant)
+        assert (await second.exchange()).verdict == "accepted"
+
+    in_house(test)
 
 
 def test_slow_uploads_leave_room_for_the_quick() -> None:
@@ -572,6 +698,54 @@ def test_a_host_that_slept_takes_nobody_for_gone() -> None:
         await asyncio.sleep(0.1)
 
     run_virtual(main())
+
+
+def test_a_host_that_slept_leaves_everybody_its_units() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        node = Node("host")
+        house = House(AsyncSGD(lr=0.01, batch_size=10, overlap=0), exchanges=3)
+        await node.spawn(house.open())
+        person = await node.spawn(house.connect())
+        for _ in range(3):  # it has a usual time
+            assert isinstance(await node.spawn(person.exchange()), Grant)
+            await asyncio.sleep(0.1)
+        loop.freeze(node)
+        await asyncio.sleep(300.0)
+        loop.thaw(node)
+        for _ in range(20):
+            await asyncio.sleep(0.1)
+            assert house.training.book.holding(person.name) == 1
+            assert house.training.ledger[person.name].asked
+            assert not house.training.attendance.in_doubt
+        await asyncio.sleep(small.LEASE_S)
+        assert house.training.book.holding(person.name) == 0, "awake, time counts again"
+        await house.server.farewell("over")
+        await asyncio.sleep(0.1)
+
+    run_virtual(main())
+
+
+def test_our_sleep_is_noticed_by_whoever_looks_first() -> None:
+    """A beat that waited for us is heard just now, long after the unit was given."""
+
+    async def test(house: House) -> None:
+        person = await house.connect()
+        for _ in range(3):  # it has a usual time
+            assert isinstance(await person.exchange(), Grant)
+            await asyncio.sleep(0.1)
+        visit, now = house.server._talking[person.name], asyncio.get_running_loop().time()
+        await house.training.tick(now)
+        visit.look(Look(now + 300.0, now + 300.0, 0.0))
+        assert not house.training.attendance.in_doubt
+        await house.training.tick(now + 300.0)
+        assert house.training.book.holding(person.name) == 1
+        for seconds in range(1, 10):  # awake, time counts again
+            visit.look(Look(now + 300.0 + seconds, now + 300.0 + seconds, 0.0))
+        assert house.training.attendance.in_doubt == {person.name}
+
+    in_house(test)
 
 
 def test_a_volunteer_that_comes_back_from_another_address_takes_over_at_once() -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from crowdgrad.domain.job import StoppingRule
 from crowdgrad.host.job import Prepared
+from crowdgrad.host.members.departures import STAYED
 from crowdgrad.host.serve import Outcome
 from crowdgrad.process import Child, end_all
 from crowdgrad.settings import Settings
@@ -54,7 +55,7 @@ def test_a_job_trains_without_any_volunteer(
     }
     lines = (outcome.folder / "metrics.jsonl").read_text().splitlines()
     kinds = {json.loads(line)["kind"] for line in lines}
-    assert kinds == {"training", "volunteers", "validate", "test"}
+    assert kinds == {"training", "volunteers", "departure", "validate", "test"}
     job = json.loads((outcome.folder / "job.json").read_text())
     assert job["state"] == "finished"
     assert job["outcome"]["updates"] == outcome.status.updates
@@ -144,7 +145,7 @@ def test_worker_zero_is_replaced(digits: Prepared, settings: Settings, tmp_path:
     outcome = asyncio.run(scenario())
     counted_once(outcome)
     own = [member for member in outcome.status.members if member.position == 0]
-    assert [member.connected for member in own] == [True], "it is one member, whatever its key"
+    assert [member.state for member in own] == [STAYED], "it is one member, whatever happens"
 
 
 def _name(pid: int) -> str:

@@ -16,6 +16,7 @@ from crowdgrad.net.framing import (
     HEADER_BYTES,
     MAGIC,
     MAX_FIRST_BODY_BYTES,
+    NOWHERE,
     FrameReader,
     pack,
     refuse_payload,
@@ -24,6 +25,7 @@ from crowdgrad.net.framing import (
 from crowdgrad.net.messages import (
     MAX_BODY_BYTES,
     PROTOCOL,
+    Exchange,
     Heartbeat,
     Leave,
     Message,
@@ -115,6 +117,29 @@ def test_frames_survive_any_waiting_for_room(
         heard += [(message, bytes(payload)) for message, payload in got]
     assert heard == sent
     assert not owed
+
+
+@given(frames, st.lists(st.integers(1, 9000), min_size=1, max_size=10), st.data())
+def test_what_nobody_wants_is_passed_over(
+    sent: list[Frame], pieces: list[int], data: st.DataObject
+) -> None:
+    """Its message comes all the same, without it; whatever follows is heard as ever."""
+
+    def sink(message: Message, length: int) -> memoryview:
+        return NOWHERE if data.draw(st.booleans()) else memoryview(bytearray(length))
+
+    heard = feed(FrameReader(sink), stream_of(sent), pieces)
+    assert [message for message, _ in heard] == [message for message, _ in sent]
+    assert all(got in (b"", payload) for (_, got), (_, payload) in zip(heard, sent, strict=True))
+
+
+def test_what_nobody_wants_takes_no_memory() -> None:
+    reader, length = FrameReader(lambda message, length: NOWHERE), 50 << 20
+    assert feed(reader, pack(Exchange(), length)) == []
+    for _ in range(length // FrameReader.STAGING_BYTES):
+        assert len(reader.buffer()) <= FrameReader.STAGING_BYTES
+        feed(reader, bytes(FrameReader.STAGING_BYTES - 1))
+    assert feed(reader, bytes(length // FrameReader.STAGING_BYTES)) == [(Exchange(), b"")]
 
 
 def test_somebody_who_only_beats_takes_next_to_nothing() -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from crowdgrad.domain.job import Roster
+from crowdgrad.domain.job import Member, Roster
 from crowdgrad.domain.matching import Code, JobListing
+from crowdgrad.domain.work import VolunteerId
 from crowdgrad.errors import TargetError, TurnedAway, Unreachable
 from crowdgrad.net import rooms
 from crowdgrad.net.matchmaker import HostPresence, Match, VolunteerPresence, publish, wait_for_job
@@ -273,3 +275,24 @@ def test_a_long_roster_is_told_in_part() -> None:
         assert body.next_position == 5000, "what is not told is not given away either"
 
     run(scenario())
+
+
+def test_a_member_is_told_once_though_it_had_two_places() -> None:
+    """An earlier host and an earlier matchmaker may have given it different ones."""
+    member = Member(position=1, id=VolunteerId("ab"), name="ada")
+    presence = HostPresence(
+        "http://127.0.0.1:1",
+        offer(),
+        known=[
+            Member(position=0, id=VolunteerId("00"), name="own"),
+            member,
+            replace(member, position=3),
+        ],
+        state="running",
+        token="t",
+        on_roster=None,
+        random01=lambda: 0.0,
+    )
+    told = presence._announcement()
+    assert isinstance(told, rooms.Publish)
+    assert [(m.position, m.id) for m in told.members] == [(0, "00"), (3, "ab")]

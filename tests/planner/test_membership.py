@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crowdgrad.planner.membership import judge, look_again_s, overslept_s
+from crowdgrad.planner.membership import judge, later, look_again_s, overslept_s
 
 SILENCE_S = 10.0
 seconds = st.floats(0, 1e6)
@@ -85,3 +85,14 @@ def test_a_pause_that_took_far_longer_was_sleep(
     asked_s: float, took_s: float, slept_s: float
 ) -> None:
     assert overslept_s(asked_s, took_s) == pytest.approx(slept_s)
+
+
+@pytest.mark.parametrize(
+    ("ends_at", "held_up_s", "most", "ends"),
+    [(130.0, 5.0, 200.0, 135.0), (101.0, 5.0, 200.0, 110.0), (190.0, 50.0, 200.0, 200.0),
+     (250.0, 5.0, 200.0, 250.0), (101.0, 0.0, 90.0, 101.0)],
+)  # fmt: skip
+def test_a_lease_ends_later_by_what_we_held_its_holder_up(
+    ends_at: float, held_up_s: float, most: float, ends: float
+) -> None:
+    assert later(ends_at, 100.0, held_up_s=held_up_s, least_s=10.0, most=most) == ends

@@ -109,6 +109,8 @@ class Keeper:
         self._health = Health()
         self._kept: object = None
         """What there was to tell when the last one was written."""
+        self._kept_wishes = self._wishes()
+        """What people had wished by then: that outlives a crash as soon as it can."""
         self._task: asyncio.Task[None] | None = None
 
     def health(self) -> Health:
@@ -117,11 +119,13 @@ class Keeper:
     async def tick(self, now: float) -> None:
         """Begin to write a checkpoint where one is due; does not wait for it."""
         self._settle(now)
-        if due(now, self._pace, self._every_s)[0] and self._news() != self._kept:
+        urgent = self._wishes() != self._kept_wishes and not self._pace.failures
+        begin = self._task is None and (urgent or due(now, self._pace, self._every_s)[0])
+        if begin and self._news() != self._kept:
             self._begin(now)
 
-    async def close(self, now: float) -> None:
-        """Write the last one, where there is anything new, and wait for it. Never raises."""
+    async def write_now(self, now: float) -> None:
+        """Write one, where there is anything new, and wait for it. Never raises."""
         await self._wait(now)
         if self._news() != self._kept:
             self._begin(now)
@@ -152,7 +156,8 @@ class Keeper:
             self._fail(error)
 
     async def _take_and_write(self, now: float) -> None:
-        news = self._news()  # what changes from here on is news for the next one
+        # What changes from here on is news for the next one.
+        wishes, news = self._wishes(), self._news()
         checkpoint = await self._training.checkpoint(now)
         if not await self._training.sound(checkpoint):
             self._health = replace(self._health, trouble=NOT_FINITE)
@@ -160,7 +165,7 @@ class Keeper:
         written = await self._in_thread(self._files.write, checkpoint, self._best())
         if self._pace.failures:
             logger.warning("checkpoints are written again")
-        self._kept = news
+        self._kept, self._kept_wishes = news, wishes
         self._pace = replace(self._pace, failures=0)
         self._health = Health(
             written=self._health.written + 1,
@@ -174,6 +179,9 @@ class Keeper:
         if course.best is None:
             return None
         return Best(scores=course.best, vector=course.best_vector)
+
+    def _wishes(self) -> object:
+        return self._training.course.paused, self._training.course.ending
 
     def _news(self) -> object:
         """Differs whenever a new checkpoint would say something worth a write."""

@@ -7,7 +7,6 @@ was reached (`serving.json`), so that volunteers who keep dialling find it again
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -24,6 +23,8 @@ from crowdgrad.host.keeping.checkpoint_files import CheckpointFiles, Found
 FOLDER = "resume"
 CHECKPOINTS = "checkpoints"
 SERVING = "serving.json"
+UNDER_WAY = ("running", "ending")
+"""States in job.json of a run that its host has not ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +34,6 @@ class Serving:
     host: str
     port: int
     http_port: int = 0
-    """Where it was asked for."""
     advertise: str | None = None
     matchmaker: str | None = None
     token: str | None = None
@@ -52,7 +52,7 @@ class GoingOn:
     """Of the checkpoint."""
     serving: Serving | None
     was: str
-    """How the run had ended; `running`: its host died."""
+    """How the run had ended; one of `UNDER_WAY`: its host died."""
     changed: bool
     """Whether the job is another now: it trains for longer."""
     skipped: tuple[str, ...] = ()
@@ -61,7 +61,7 @@ class GoingOn:
     @property
     def anew(self) -> bool:
         """Whether it had come to its end, and is to go on all the same."""
-        return self.was != "running"
+        return self.was not in UNDER_WAY
 
     def take(self) -> Found:
         """The checkpoint and the best parameters, once."""
@@ -75,14 +75,15 @@ def find(folder: Path, epochs: int | None = None) -> GoingOn:
 
     Raises DataMissing, DataError, JobFileError or what an altered program does.
     """
-    was = _state_of(folder)
+    was = state_of(folder)
     if was == "finished" and epochs is None:
         raise JobFileError(
             f"The run {folder.name} is finished.",
-            advice=f"To train it further: crowdgrad host --resume {folder.name} --epochs N.",
+            advice=f"To train it further: crowdgrad host --resume {folder} --epochs N.",
         )
     kept = folder / FOLDER
-    found = CheckpointFiles(kept / CHECKPOINTS).load() if kept.is_dir() else None
+    with disk_errors(kept, "Its files must be yours to read."):
+        found = CheckpointFiles(kept / CHECKPOINTS).load() if kept.is_dir() else None
     if found is None:
         raise DataMissing(
             f"{folder} has no checkpoint to go on from.",
@@ -92,10 +93,10 @@ def find(folder: Path, epochs: int | None = None) -> GoingOn:
         prepared = kept_job.load(kept)
     if epochs == prepared.job.stop.epochs and was != "finished":
         epochs = None  # as it is
-    done = found.checkpoint.book.done_samples / max(1, prepared.manifest.records("train"))
-    if epochs is not None and epochs <= done:
+    begun = 1 + max(p.epoch for p in found.checkpoint.book.assignment.progress)
+    if epochs is not None and epochs < begun + (was == "finished"):
         raise JobFileError(
-            f"{done:.1f} epochs are done already.", advice=f"Give more than {epochs} epochs."
+            f"Epoch {begun} has begun already.", advice=f"Give more than {begun} epochs."
         )
     state = found.checkpoint.saved.vector.copy()
     ready = kept_job.going_on(prepared, state, epochs, only_epochs=was == "finished")
@@ -130,9 +131,7 @@ def _check(prepared: Prepared, found: Found, folder: Path) -> None:
 
 def remember(folder: Path, serving: Serving) -> None:
     """Raises OSError. Only its owner may read it: the token is a secret."""
-    path = folder / FOLDER / SERVING
-    write_whole(path, json.dumps(asdict(serving)).encode())
-    os.chmod(path, 0o600)
+    write_whole(folder / FOLDER / SERVING, json.dumps(asdict(serving)).encode(), private=True)
 
 
 def _recall(kept: Path) -> Serving | None:
@@ -142,7 +141,8 @@ def _recall(kept: Path) -> Serving | None:
         return None  # then it is reached anew, at another address
 
 
-def _state_of(folder: Path) -> str:
+def state_of(folder: Path) -> str:
+    """How a run stands, by its job.json."""
     try:
         told = json.loads((folder / "job.json").read_text(encoding="utf-8"))
         return str(told["state"])

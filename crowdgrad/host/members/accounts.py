@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from crowdgrad.domain.job import Volunteer
 from crowdgrad.domain.work import Unit, UnitId, Version
 from crowdgrad.host.members.departures import HOST_STOPPED
-from crowdgrad.host.members.meters import Meter, Times
+from crowdgrad.host.members.meters import Meter, Sums, Times
 
 MAX_FAILURES_IN_A_ROW = 5
 PAUSE_S = 30.0
@@ -66,6 +68,9 @@ class Contribution:
     bytes_sent: int = 0
     joined_at: float = 0.0
     times: Times = field(default_factory=Times)
+    kept: Credited | None = None
+    """What a checkpoint kept of it when it was not here any more; whoever changes anything of
+    somebody who has gone forgets it."""
 
     @property
     def ignored(self) -> int:
@@ -75,6 +80,9 @@ class Contribution:
         """So many bytes more have come from it and gone to it."""
         self.bytes_received += received
         self.bytes_sent += sent
+        self.times.sums.bytes_received += received
+        self.times.sums.bytes_sent += sent
+        self.kept = None
 
     def lease(self, now: float, unit: UnitId, fetches: int) -> None:
         """It was given a unit, in the middle of which it may fetch so often."""
@@ -102,6 +110,15 @@ class Contribution:
     def gave_nothing(self) -> bool:
         return self.units == 0 and self.unapplied == 0
 
+    def credited(self) -> Credited:
+        """For a checkpoint. Of those who have gone it is mostly what it was in the last one: a
+        crowd that came and went over weeks costs next to nothing."""
+        if self.connected:
+            return Credited.of(self)
+        if self.kept is None or self.kept.state != self.state:
+            self.kept = Credited.of(self)
+        return self.kept
+
     def failed(self, now: float) -> None:
         self.failures += 1
         self.failures_in_a_row += 1
@@ -110,9 +127,8 @@ class Contribution:
             self.paused_until = now + PAUSE_S
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Credited:
-    """What a checkpoint keeps of an account."""
+class Credited(msgspec.Struct, frozen=True, kw_only=True):
+    """What a checkpoint keeps of an account; made of everybody who is here at once, so quickly."""
 
     volunteer: Volunteer
     position: int
@@ -154,8 +170,10 @@ class Credited:
             wait_s=account.times.wait_s,
         )
 
-    def account(self) -> Contribution:
-        """As it was, but not here."""
+    def account(self, sums: Sums) -> Contribution:
+        """As it was, but not here. Its times are added to `sums`."""
+        times = Times(compute_s=self.compute_s, work_s=self.work_s, wait_s=self.wait_s, sums=sums)
+        sums.add(times)
         return Contribution(
             self.volunteer,
             self.position,
@@ -171,11 +189,14 @@ class Credited:
             staleness_max=self.staleness_max,
             bytes_received=self.bytes_received,
             bytes_sent=self.bytes_sent,
-            times=Times(compute_s=self.compute_s, work_s=self.work_s, wait_s=self.wait_s),
+            times=times,
+            kept=None if self.connected else self,
         )
 
 
 def counted(counts: Mapping[str, int]) -> Counts:
+    if not counts:  # as mostly
+        return ()
     return tuple(sorted((why, count) for why, count in counts.items() if count))
 
 

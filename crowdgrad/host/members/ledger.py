@@ -16,7 +16,7 @@ from crowdgrad.host.members.departures import (
     Departures,
     DeparturesState,
 )
-from crowdgrad.host.members.meters import Growth, Meter
+from crowdgrad.host.members.meters import Growth, Meter, Sums, Times
 
 MAX_STRANGERS = 200
 """Accounts kept of those who came, gave nothing and went."""
@@ -42,7 +42,10 @@ class Ledger:
         self._accounts: dict[VolunteerId, Contribution] = {}
         self._strangers: deque[VolunteerId] = deque()
         self._next_position = 1
+        self._everyone: list[Contribution] | None = None
         self._here: list[Contribution] | None = None
+        self.sums = Sums()
+        """Bytes of all who ever came; times of all whose accounts are kept."""
         self.samples = Meter()
         self.updates = Meter()
         self.received = Growth()
@@ -65,18 +68,24 @@ class Ledger:
 
     @property
     def bytes_received(self) -> int:
-        return self._forgotten[0] + sum(a.bytes_received for a in self.everyone())
+        return self.sums.bytes_received
 
     @property
     def bytes_sent(self) -> int:
-        return self._forgotten[1] + sum(a.bytes_sent for a in self.everyone())
+        return self.sums.bytes_sent
 
     def __getitem__(self, volunteer: VolunteerId) -> Contribution:
         return self._accounts[volunteer]
 
+    def credit_of(self, samples: int) -> float:
+        return samples * self._work
+
     def everyone(self) -> list[Contribution]:
-        once = {id(account): account for account in self._accounts.values()}
-        return sorted(once.values(), key=lambda account: account.position)
+        """All whose accounts are kept, in roster order; remembered, as they may be thousands."""
+        if self._everyone is None:
+            once = {id(account): account for account in self._accounts.values()}
+            self._everyone = sorted(once.values(), key=lambda account: account.position)
+        return self._everyone
 
     def places(self) -> list[Member]:
         """Everyone who ever had a place, except for worker 0."""
@@ -100,20 +109,23 @@ class Ledger:
                 account.volunteer = volunteer
                 self._accounts[volunteer.id] = account
         if account is None:
-            taken = {other.position for other in self._accounts.values()}
-            position = hint if hint and hint not in taken else self._next_position
-            if own:
-                position = 0
+            position = 0 if own else self._place(hint)
             self._next_position = max(self._next_position, position + 1)
-            account = Contribution(volunteer, position, own)
+            account = Contribution(volunteer, position, own, times=Times(sums=self.sums))
             self._accounts[volunteer.id] = account
+            self._everyone = None
         account.connected = True
+        account.kept = None
         account.state = "joined"
         account.joined_at = now
         account.times.come(now)
         self.departures.arrivals += 1
         self._here = None
         return account
+
+    def _place(self, hint: int | None) -> int:
+        free = hint and all(hint != other.position for other in self._accounts.values())
+        return hint if hint and free else self._next_position
 
     def leave(
         self, volunteer: VolunteerId, why: str, now: float | None = None, *, at_s: float = 0.0
@@ -123,6 +135,7 @@ class Ledger:
         now = account.joined_at if now is None else now
         account.times.go(now)
         account.connected = account.asked = False
+        account.kept = None
         self._here = None
         account.leased_at.clear()
         account.fetches.clear()
@@ -151,10 +164,13 @@ class Ledger:
             if not stranger.connected and stranger.gave_nothing:
                 received, sent = self._forgotten
                 self._forgotten = (received + stranger.bytes_received, sent + stranger.bytes_sent)
+                self.sums.remove(stranger.times)
                 del self._accounts[stranger.volunteer.id]
+                self._everyone = None
 
     def accept(self, now: float, volunteer: VolunteerId, *, samples: int, staleness: int) -> None:
         account = self._accounts[volunteer]
+        account.kept = None
         account.unapplied = max(0, account.unapplied - 1)
         account.failures_in_a_row = 0
         account.units += 1
@@ -170,13 +186,17 @@ class Ledger:
 
     def ignore(self, volunteer: VolunteerId, why: str) -> None:
         """An update came too late; nobody is to blame."""
-        _count(self._accounts[volunteer].ignored_for, why)
+        account = self._accounts[volunteer]
+        account.kept = None
+        _count(account.ignored_for, why)
         self.ignored[why] += 1
 
     def forgive(self) -> None:
         """What failed failed because of the parameters it started from, not of who computed."""
         for account in self.everyone():
-            self.refused -= Counter(not_finite=account.refused.pop("not_finite", 0))
+            if "not_finite" in account.refused:
+                self.refused -= Counter(not_finite=account.refused.pop("not_finite"))
+                account.kept = None
             account.failures_in_a_row = account.unapplied = 0
             account.paused_until = 0.0
             account.failed_units.clear()
@@ -190,7 +210,7 @@ class Ledger:
 
     def snapshot(self) -> LedgerState:
         return LedgerState(
-            accounts=tuple(Credited.of(account) for account in self.everyone()),
+            accounts=tuple(account.credited() for account in self.everyone()),
             next_position=self._next_position,
             refused=counted(self.refused),
             ignored=counted(self.ignored),
@@ -201,8 +221,12 @@ class Ledger:
 
     def restore(self, state: LedgerState) -> None:
         """Everybody's account as it was; nobody is here yet."""
-        self._accounts = {kept.volunteer.id: kept.account() for kept in state.accounts}
-        self._here = None
+        self.sums = Sums(
+            bytes_received=state.forgotten_received + sum(a.bytes_received for a in state.accounts),
+            bytes_sent=state.forgotten_sent + sum(a.bytes_sent for a in state.accounts),
+        )
+        self._accounts = {kept.volunteer.id: kept.account(self.sums) for kept in state.accounts}
+        self._everyone = self._here = None
         places = (account.position + 1 for account in self._accounts.values())
         self._next_position = max((state.next_position, *places))
         self._strangers = deque(a.volunteer.id for a in self._accounts.values() if a.gave_nothing)
@@ -222,6 +246,7 @@ class Ledger:
 
     def refuse(self, volunteer: VolunteerId, why: str) -> None:
         account = self._accounts[volunteer]
+        account.kept = None
         kind = why.partition(" ")[0]  # without the numbers of the case
         _count(account.refused, kind)
         self.refused[kind] += 1

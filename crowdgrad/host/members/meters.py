@@ -64,6 +64,49 @@ class Growth:
 
 
 @dataclass(slots=True)
+class Sums:
+    """What all members come to, kept up as it happens: nobody has to ask thousands of them."""
+
+    bytes_received: int = 0
+    bytes_sent: int = 0
+    compute_s: float = 0.0
+    work_s: float = 0.0
+    wait_s: float = 0.0
+    waiting: int = 0
+    """How many wait now."""
+    _waiting_since: float = 0.0
+    """The moments since when, added up."""
+
+    @property
+    def exchange_s(self) -> float:
+        return max(0.0, self.work_s - self.compute_s)
+
+    def waited_s(self, now: float) -> float:
+        """Also what those who wait are waiting now."""
+        return self.wait_s + max(0.0, self.waiting * now - self._waiting_since)
+
+    def begin_waiting(self, since: float) -> None:
+        self.waiting += 1
+        self._waiting_since += since
+
+    def end_waiting(self, since: float) -> None:
+        self.waiting -= 1
+        # Rounding must not outlive those it came from.
+        self._waiting_since = self._waiting_since - since if self.waiting else 0.0
+
+    def add(self, times: Times) -> None:
+        """Of somebody who is not here."""
+        self.compute_s += times.compute_s
+        self.work_s += times.work_s
+        self.wait_s += times.wait_s
+
+    def remove(self, times: Times) -> None:
+        self.compute_s -= times.compute_s
+        self.work_s -= times.work_s
+        self.wait_s -= times.wait_s
+
+
+@dataclass(slots=True)
 class Times:
     """Where a member's time goes while it is here.
 
@@ -76,6 +119,8 @@ class Times:
     compute_s: float = 0.0
     work_s: float = 0.0
     wait_s: float = 0.0
+    sums: Sums = field(default_factory=Sums, repr=False, compare=False)
+    """Of all members: what is counted here is counted there."""
     _held: dict[UnitId, float] = field(default_factory=dict)
     _since: float | None = None
     """Until when all is counted; None while it is not here."""
@@ -85,8 +130,10 @@ class Times:
         return self.work_s - self.compute_s
 
     def come(self, now: float) -> None:
+        self._stop_waiting()
         self._held.clear()
         self._since = now
+        self.sums.begin_waiting(now)
 
     def go(self, now: float) -> None:
         self._count(now)
@@ -106,12 +153,16 @@ class Times:
         begun = self._held.pop(unit, None)
         if begun is not None:  # never more than we waited, however many units are under way
             claimed = min(compute_s, now - begun)
-            self.compute_s = min(self.compute_s + claimed, self.work_s)
+            before = self.compute_s
+            self.compute_s = min(before + claimed, self.work_s)
+            self.sums.compute_s += self.compute_s - before
+        self._wait_from_here()
 
     def idle(self, now: float) -> None:
         """It was told to wait and has nothing in hand, whatever became of the units it had."""
         self._count(now)
         self._held.clear()
+        self._wait_from_here()
 
     def waited_s(self, now: float) -> float:
         """Also what it is waiting now."""
@@ -120,11 +171,23 @@ class Times:
         return self.wait_s + max(0.0, now - self._since)
 
     def _count(self, now: float) -> None:
+        """All until now; afterwards nobody counts it as waiting."""
         if self._since is None:
             return
         passed = max(0.0, now - self._since)
+        self._stop_waiting()
         if self._held:
             self.work_s += passed
+            self.sums.work_s += passed
         else:
             self.wait_s += passed
+            self.sums.wait_s += passed
         self._since = now
+
+    def _stop_waiting(self) -> None:
+        if self._since is not None and not self._held:
+            self.sums.end_waiting(self._since)
+
+    def _wait_from_here(self) -> None:
+        if self._since is not None and not self._held:
+            self.sums.begin_waiting(self._since)

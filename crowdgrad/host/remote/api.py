@@ -1,7 +1,8 @@
 """The host's HTTP API: what the terminal, the control panel and scripts see and wish of a job.
 
 `GET /status` once, `GET /events` as a stream of the same (server-sent events), `GET /metrics` for
-Prometheus; `POST /pause`, `/resume`, `/finish`, `/stop`; `/openapi.json`.
+Prometheus; `POST /pause`, `/resume`, `/finish`, `/stop`; `/openapi.json`. However many listen, each
+status is put into words once.
 
 It listens on this machine only. That does not keep out a web page in the owner's browser, which can
 send requests here too: so every request must be meant for this machine by name (a stranger's name
@@ -15,7 +16,7 @@ import asyncio
 import hmac
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import Depends, FastAPI, HTTPException
 from fastapi.responses import JSONResponse, Response, StreamingResponse
@@ -43,8 +44,18 @@ _BEARER = HTTPBearer(auto_error=False, description="The token of the run's contr
 _Given = Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)]
 
 
-def create_app(take: Callable[[], Status], control: Control, token: str) -> FastAPI:
-    """`control` does what is wished by whoever has `token`."""
+def create_app(
+    take: Callable[[], Status],
+    control: Control,
+    token: str,
+    *,
+    everybody: Callable[[], Awaitable[Status]] | None = None,
+) -> FastAPI:
+    """`control` does what is wished by whoever has `token`.
+
+    `take` gives the same status to all who ask at about the same time; `everybody` gives one that
+    names every member, which may take a while (None: `take` does).
+    """
     app = FastAPI(
         title="crowdgrad host",
         version=__version__,
@@ -53,19 +64,29 @@ def create_app(take: Callable[[], Status], control: Control, token: str) -> Fast
         redoc_url=None,
     )
     app.add_middleware(OnlyHere)
-    _add_reading(app, take)
+    _add_reading(app, take, everybody)
     _add_wishes(app, control, token)
     return app
 
 
-def _add_reading(app: FastAPI, take: Callable[[], Status]) -> None:
+def _add_reading(
+    app: FastAPI,
+    take: Callable[[], Status],
+    everybody: Callable[[], Awaitable[Status]] | None,
+) -> None:
+    in_json, for_prometheus = _Once(as_json), _Once(render)
+
     @app.get("/healthz", summary="Is the host alive?")
     async def healthz() -> dict[str, str]:
         return {"status": "ok"}
 
     @app.get("/status", response_model=Status, summary="The job as it is now")
-    async def status() -> Response:
-        return Response(as_json(take()), media_type="application/json")
+    async def status(members: Literal["shown", "all"] = "shown") -> Response:
+        if members == "all" and everybody is not None:
+            text = await asyncio.to_thread(as_json, await everybody())
+        else:
+            text = in_json(take())
+        return Response(text, media_type="application/json")
 
     @app.get(
         "/events",
@@ -74,7 +95,7 @@ def _add_reading(app: FastAPI, take: Callable[[], Status]) -> None:
         responses={200: {"content": {"text/event-stream": {}}}},
     )
     async def events() -> StreamingResponse:
-        return StreamingResponse(_stream(take), media_type="text/event-stream")
+        return StreamingResponse(_stream(take, in_json), media_type="text/event-stream")
 
     @app.get(
         "/metrics",
@@ -83,7 +104,7 @@ def _add_reading(app: FastAPI, take: Callable[[], Status]) -> None:
         responses={200: {"content": {CONTENT_TYPE: {}}}},
     )
     async def metrics() -> Response:
-        return Response(render(take()), media_type=CONTENT_TYPE)
+        return Response(for_prometheus(take()), media_type=CONTENT_TYPE)
 
 
 def _add_wishes(app: FastAPI, control: Control, token: str) -> None:
@@ -150,10 +171,26 @@ def _refusal(headers: list[tuple[bytes, bytes]]) -> str:
     return ""
 
 
-async def _stream(take: Callable[[], Status]) -> AsyncIterator[str]:
+async def _stream(
+    take: Callable[[], Status], in_json: Callable[[Status], str]
+) -> AsyncIterator[str]:
     while True:
         status = take()
-        yield f"event: status\ndata: {as_json(status)}\n\n"
+        yield f"event: status\ndata: {in_json(status)}\n\n"
         if status.phase == "over":
             return
         await asyncio.sleep(EVENTS_EVERY_S)
+
+
+class _Once:
+    """Puts a status into words, once for all who ask while it is the latest."""
+
+    def __init__(self, encode: Callable[[Status], str]) -> None:
+        self._encode = encode
+        self._of: Status | None = None
+        self._text = ""
+
+    def __call__(self, status: Status) -> str:
+        if self._of is not status:
+            self._of, self._text = status, self._encode(status)
+        return self._text

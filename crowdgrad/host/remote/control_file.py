@@ -73,6 +73,8 @@ def withdraw(path: Path) -> None:
 def read(path: Path) -> Entrance | None:
     """None where there is none, or none to be believed."""
     try:
+        if not path.is_file():
+            return None
         with path.open("rb") as file:
             told = json.loads(file.read(MAX_BYTES))
         found = Entrance(url=told["url"], token=told["token"], pid=told["pid"])

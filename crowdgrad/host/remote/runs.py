@@ -27,7 +27,7 @@ try:
 except ImportError:  # Windows: only who answers is alive there
     fcntl = None  # type: ignore[assignment]
 
-SeenState = RunState | Literal["crashed"]
+SeenState = RunState | Literal["crashed", "ending"]
 OVER = ("finished", "stopped", "failed")
 LISTING_PATIENCE_S = 1.0
 
@@ -103,8 +103,13 @@ def _look(folder: Path, told: dict[str, Any]) -> Seen:
         bytes=sum(_sizes(folder)),
         checkpoint_at=max(map(_written_at, kept.glob("checkpoints/[0-9]*.pack")), default=None),
         resumable=(kept / "job.pack").is_file(),
-        members=sum(m["connected"] for m in live["members"]) if live else None,
+        members=_here(live) if live else None,
     )
+
+
+def _here(live: dict[str, Any]) -> int:
+    named = sum(bool(member["connected"]) for member in live["members"])
+    return named + int(live.get("others", {}).get("connected", 0))  # an older host names them all
 
 
 def _state(
@@ -113,6 +118,8 @@ def _state(
     if live is not None:
         return _live_state(live), live["reason"]
     if busy:
+        if told.get("state") == "ending":
+            return "ending", "it has ended; its results are being written"
         entrance = read(folder / NAME)
         who = f"process {entrance.pid}" if entrance else "its process"
         return "running", f"{who} is there but does not answer: it starts, ends, or hangs"

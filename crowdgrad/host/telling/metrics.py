@@ -2,7 +2,8 @@
 
 One place decides which number goes where. A line a second is about half a kilobyte, two megabytes
 an hour. What each volunteer does is written every ten seconds, only of those who did something
-since, and more seldom the more there are: at most four of them a second, five megabytes an hour.
+since, and more seldom the more there are: at most four of them a second, five megabytes an hour. Of
+a crowd those are written whom the status names, and everybody at the end.
 """
 
 from __future__ import annotations
@@ -136,7 +137,7 @@ def training_line(status: Status) -> Json:
     return _line(
         "training",
         {name: getattr(status, name) for name in OF_STATUS}
-        | {"volunteers": sum(member.connected for member in status.members)}
+        | {"volunteers": status.here}
         | {"departures": _gone(status)}
         | {name: getattr(status.times, name) for name in OF_TIMES},
     )
@@ -211,7 +212,7 @@ def scalars(status: Status) -> dict[str, float]:
         "train/epochs": status.epochs_done,
         "staleness/mean": status.mean_staleness,
         "learning_rate": status.learning_rate,
-        "volunteers": float(sum(member.connected for member in status.members)),
+        "volunteers": float(status.here),
         "refused": float(status.refused),
         "ignored": float(status.ignored),
         "time/compute": status.times.compute_share,

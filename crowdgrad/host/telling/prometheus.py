@@ -16,8 +16,8 @@ from crowdgrad.host.telling.status import CheckpointStatus, MemberStatus, Point,
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PREFIX = "crowdgrad_"
-MAX_MEMBERS = 200
-"""Volunteers with numbers of their own: those who gave the most."""
+MAX_MEMBERS = 100
+"""Volunteers with numbers of their own: those who gave the most, of those the status names."""
 STALENESS_BOUNDS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 Labels = tuple[tuple[str, str], ...]
 Sample = tuple[str, Labels, float]
@@ -130,7 +130,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("sent_bytes_total", "counter", "To all volunteers.", _one(lambda s: s.bytes_sent)),
     Metric("time_seconds_total", "counter", "Where the volunteers' time went.", _times),
     Metric("volunteers", "gauge", "Who is here, the host's own worker included.",
-           _one(lambda s: sum(member.connected for member in s.members))),
+           _one(lambda s: s.here)),
     Metric("arrivals_total", "counter", "Joinings, of those who come back too.",
            _one(lambda s: s.arrivals)),
     Metric("departures_total", "counter", "Who went, by the kind of reason.",

@@ -94,7 +94,7 @@ def _cards(status: Status) -> str:
         (_short(status.samples / max(status.elapsed_s, 1e-9)), "samples per second"),
         (_short(status.updates), "updates applied"),
         (f"{status.mean_staleness:.1f}", "mean staleness"),
-        (str(len(status.members)), "machines took part"),
+        (str(status.took_part), "machines took part"),
     ]
     return "".join(
         f'<div class="card"><b>{escape(value)}</b><span>{escape(label)}</span></div>'

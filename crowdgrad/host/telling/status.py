@@ -1,23 +1,23 @@
-"""What a host tells whoever watches: terminal, control panel, script. One type for all."""
+"""What a host tells whoever watches: terminal, control panel, script. One type for all.
+
+How it is taken is in `crowdgrad/host/telling/taking.py`. A crowd would make it large, ten times a
+second: it names as many members as people can look at, and adds up the others.
+"""
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
+
+import msgspec
 
 from crowdgrad.domain.job import JobState
 from crowdgrad.domain.program import Better
 from crowdgrad.host.evaluation import Scores
-from crowdgrad.host.keeping.keeper import Health
-from crowdgrad.host.members.accounts import Contribution
 from crowdgrad.host.members.departures import Departure
-from crowdgrad.host.training import Training
 
 SHARES = ("accuracy", "top", "precision", "recall", "share", "rate", "f1")
 """Metrics with such a word in their name are parts of a whole, read in per cent."""
-SHOWN_DEPARTURES = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +85,19 @@ class MemberStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Others:
+    """The members that a status does not name, added up."""
+
+    members: int = 0
+    connected: int = 0
+    units: int = 0
+    samples: int = 0
+    share: float = 0.0
+    """Of all accepted samples, 0 to 1."""
+    credit: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
     """One evaluation."""
 
@@ -138,6 +151,9 @@ class Status:
     better: Better
     """Which way what is watched improves: the first metric, or the loss where there is none."""
     members: list[MemberStatus]
+    """All up to a hundred; of more, who is here before who has gone, and the busiest of them."""
+    others: Others = field(default_factory=Others)
+    """Who is not in `members`."""
     resumed: int = 0
     """How often a host was started again for this run."""
     checkpoint: CheckpointStatus | None = None
@@ -164,80 +180,15 @@ class Status:
         """What people look at: the first metric, or the loss."""
         return self.metric or "loss"
 
+    @property
+    def took_part(self) -> int:
+        """How many members there are and were."""
+        return len(self.members) + self.others.members
 
-def take_status(
-    training: Training, now: float, checkpoint: CheckpointStatus | None = None
-) -> Status:
-    ledger, ending = training.ledger, training.course.ending
-    updates = sum(training.state.staleness.values())
-    state: JobState = "waiting" if training.course.started_at is None else "running"
-    members = [_member(a, ledger.total_samples, now) for a in ledger.everyone()]
-    received, sent = ledger.bytes_received, ledger.bytes_sent
-    return Status(
-        job=training.job.id,
-        title=training.job.title,
-        recipe=training.job.recipe,
-        phase=training.course.phase,
-        state=ending.state if ending and training.course.phase == "over" else state,
-        reason=ending.reason if ending else "",
-        paused=training.course.paused,
-        elapsed_s=training.course.elapsed_s(now),
-        progress=_progress(training, now),
-        epochs_done=training.book.epochs_done,
-        epochs=training.job.stop.epochs,
-        version=str(training.parameters.version),
-        updates=ledger.total_updates,
-        samples=ledger.total_samples,
-        refused=ledger.total_refused,
-        ignored=ledger.total_ignored,
-        setbacks=training.state.setbacks,
-        notice=" ".join(filter(None, (training.state.notice, training.state.warning))),
-        learning_rate=training.state.rate,
-        backup_bytes=training.parameters.backup_bytes,
-        set_aside=len(training.book.set_aside),
-        samples_per_s=ledger.samples.rate(now),
-        updates_per_s=ledger.updates.rate(now),
-        mean_staleness=_mean(sum(s * n for s, n in training.state.staleness.items()), updates),
-        max_staleness=max(training.state.staleness, default=0),
-        train_loss=training.state.train_loss,
-        validation=point(training.course.history[-1] if training.course.history else None),
-        best=point(training.course.best),
-        test=point(training.course.tested),
-        metric=training.spec.metrics[0].name if training.spec.metrics else None,
-        better=training.spec.metrics[0].better if training.spec.metrics else "lower",
-        members=members,
-        resumed=training.state.starts - 1,
-        checkpoint=checkpoint,
-        staleness=buckets(training.state.staleness),
-        refused_by_reason=_counts(ledger.refused),
-        ignored_by_reason=_counts(ledger.ignored),
-        bytes_received=received,
-        bytes_sent=sent,
-        bytes_received_per_s=ledger.received.rate(now, received),
-        bytes_sent_per_s=ledger.sent.rate(now, sent),
-        times=_together(member.times for member in members),
-        arrivals=ledger.departures.arrivals,
-        departures_by_kind=_counts(ledger.departures.kinds),
-        departures=ledger.departures.last(SHOWN_DEPARTURES),
-    )
-
-
-def checkpoint_status(health: Health, now: float) -> CheckpointStatus:
-    return CheckpointStatus(
-        version=str(health.version) if health.version is not None else None,
-        age_s=max(0.0, now - health.at) if health.at is not None else None,
-        bytes=health.bytes,
-        written=health.written,
-        trouble=health.trouble,
-    )
-
-
-def _progress(training: Training, now: float) -> float:
-    if training.course.phase != "training":
-        return 1.0
-    rule = training.job.stop
-    by_time = training.course.elapsed_s(now) / (60 * rule.minutes) if rule.minutes else 0.0
-    return min(1.0, max(training.book.epochs_done / rule.epochs, by_time))
+    @property
+    def here(self) -> int:
+        """How many are connected."""
+        return sum(member.connected for member in self.members) + self.others.connected
 
 
 def point(scores: Scores | None) -> Point | None:
@@ -250,74 +201,6 @@ def point(scores: Scores | None) -> Point | None:
         metrics=dict(scores.metrics),
         train_loss=scores.train_loss,
     )
-
-
-def _member(account: Contribution, total: int, now: float) -> MemberStatus:
-    return MemberStatus(
-        position=account.position,
-        id=account.volunteer.id,
-        name=account.volunteer.name,
-        connected=account.connected,
-        state=account.state,
-        units=account.units,
-        samples=account.samples,
-        share=_mean(account.samples, total),
-        credit=account.credit,
-        samples_per_s=account.speed.rate(now) if account.connected else 0.0,
-        mean_staleness=_mean(account.staleness_sum, account.units),
-        refused=sum(account.refused.values()),
-        ignored=account.ignored,
-        max_staleness=account.staleness_max,
-        refused_by_reason=_counts(account.refused),
-        ignored_by_reason=_counts(account.ignored_for),
-        bytes_received=account.bytes_received,
-        bytes_sent=account.bytes_sent,
-        times=_split(
-            account.times.compute_s, account.times.exchange_s, account.times.waited_s(now)
-        ),
-    )
-
-
-def _split(compute_s: float, exchange_s: float, wait_s: float) -> TimeSplit:
-    total = compute_s + exchange_s + wait_s
-    return TimeSplit(
-        compute_s=compute_s,
-        exchange_s=exchange_s,
-        wait_s=wait_s,
-        compute_share=_mean(compute_s, total),
-        exchange_share=_mean(exchange_s, total),
-        wait_share=_mean(wait_s, total),
-    )
-
-
-def _together(splits: Iterable[TimeSplit]) -> TimeSplit:
-    sums = [0.0, 0.0, 0.0]
-    for split in splits:
-        for place, seconds in enumerate((split.compute_s, split.exchange_s, split.wait_s)):
-            sums[place] += seconds
-    return _split(*sums)
-
-
-def buckets(staleness: Mapping[int, int]) -> list[StalenessBucket]:
-    """0, 1, 2, 3-4, 5-8, …: each twice as wide, as far as there is any."""
-    found: list[StalenessBucket] = []
-    least = most = 0
-    while staleness and least <= max(staleness):
-        updates = sum(count for value, count in staleness.items() if least <= value <= most)
-        found.append(StalenessBucket(least=least, most=most, updates=updates))
-        least, most = most + 1, max(1, 2 * most)
-    return found
-
-
-def _counts(counts: Mapping[str, int]) -> dict[str, int]:
-    """The most frequent first."""
-    if not counts:  # of most members there is nothing to count, many times a second
-        return {}
-    return dict(sorted(((w, n) for w, n in counts.items() if n), key=lambda pair: -pair[1]))
-
-
-def _mean(total: float, count: float) -> float:
-    return total / count if count else 0.0
 
 
 def score(found: Point) -> float:
@@ -343,7 +226,8 @@ def _is_share(metric: str, better: Better) -> bool:
 
 
 def as_json(status: Status) -> str:
-    return json.dumps(finite(asdict(status)))
+    """Numbers that are not finite become null."""
+    return msgspec.json.encode(status).decode()
 
 
 def finite(value: object) -> object:

@@ -263,7 +263,7 @@ def spoil(told: Any, data: st.DataObject) -> None:
     ways: list[Any] = [None, -1, 0, 1, 2, 31, 32, 33, 1 << 40, (1 << 64) - 1, "v0", "v9", [], {}]
     ways += [0.5, float("nan"), float("inf"), True]
     if type(old) is int:
-        ways += [old - 1, old + 1, old * 2]
+        ways += [value for value in (old - 1, old + 1, old * 2) if value < 1 << 64]
     way = data.draw(st.integers(0, len(ways) + 1))
     if way < len(ways):
         container[key] = ways[way]

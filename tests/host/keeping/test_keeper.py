@@ -276,7 +276,7 @@ def test_whatever_goes_wrong_is_a_trouble_and_no_more(error: Exception) -> None:
         assert "PAUSED" in stage.keeper.health().trouble
         assert "all of this run is lost" in stage.keeper.health().trouble
         assert stage.keeper.health().written == 0
-        await stage.keeper.close(1.0)
+        await stage.keeper.write_now(1.0)
 
     asyncio.run(scenario())
 
@@ -291,13 +291,13 @@ async def test_the_last_one_is_written_at_the_end_and_waited_for() -> None:
     await stage.tick(0.0)
     await stage.train()
     stage.training.stop("enough")
-    closing = asyncio.create_task(stage.keeper.close(1.0))
+    closing = asyncio.create_task(stage.keeper.write_now(1.0))
     await asyncio.sleep(0)
     assert not closing.done()
     stage.gate.set()
     await closing
     assert stage.files.kept == [("0.0", None), ("0.1", None)]
-    await stage.keeper.close(2.0)
+    await stage.keeper.write_now(2.0)
     assert len(stage.files.kept) == 2, "twice is no harm"
 
 
@@ -307,7 +307,7 @@ async def test_at_the_end_it_is_tried_once_more_without_patience() -> None:
     stage.files.refuse = FULL
     await stage.tick(0.0)
     stage.files.refuse = None
-    await stage.keeper.close(0.1)
+    await stage.keeper.write_now(0.1)
     assert stage.files.kept == [("0.0", None)]
     assert stage.keeper.health().trouble == ""
 
@@ -323,7 +323,7 @@ def test_a_host_goes_on_from_what_the_keeper_wrote(tmp_path: Path) -> None:
         await evaluate(training, own, 0.75, 2.0)
         await train_one(training, ada, 3.0)
         await keeper.tick(3.0)
-        await keeper.close(3.0)
+        await keeper.write_now(3.0)
         found = CheckpointFiles(tmp_path).load()
         assert found is not None
         assert found.best is not None
@@ -344,3 +344,18 @@ def test_a_host_goes_on_from_what_the_keeper_wrote(tmp_path: Path) -> None:
         assert await later.take(1.0, back, updated(unit, base), ONES.copy()) == "accepted"
 
     asyncio.run(scenario())
+
+
+@asynchronous
+async def test_what_people_wish_is_written_at_once() -> None:
+    stage = Stage()
+    await stage.tick(0.0)
+    await stage.train()
+    await stage.tick(0.1)
+    assert len(stage.files.kept) == 1
+    stage.training.pause(0.2)
+    await stage.tick(0.3)
+    assert len(stage.files.kept) == 2
+    stage.training.go_on(0.4)
+    await stage.tick(0.5)
+    assert len(stage.files.kept) == 3

@@ -5,8 +5,11 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from crowdgrad.domain.work import UnitId
+from crowdgrad.host.members.accounts import Credited
 from crowdgrad.host.members.departures import HOST_STOPPED, MAX_KEPT, MAX_REASON, STAYED, kind_of
 from crowdgrad.host.members.ledger import MAX_STRANGERS, Ledger, LedgerState
 from tests.host import small
@@ -225,3 +228,54 @@ async def test_a_resumed_training_has_the_totals_it_had() -> None:
     await again.resume(0.0, kept, incarnation=1)
     assert totals(again.ledger) == totals(training.ledger)
     assert again.ledger.refused == {"wrong_samples": 1, "not_finite": 1}
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(
+                ["join", "leave", "accept", "refuse", "ignore", "carried", "said", "forgive"]
+            ),
+            st.integers(0, 3),
+        ),
+        max_size=40,
+    )
+)
+def test_what_is_remembered_of_those_who_have_gone_is_what_they_are(
+    steps: list[tuple[str, int]],
+) -> None:
+    """An update may still be on its way, and bytes may still be counted, when somebody has gone."""
+    ledger = Ledger(10.0)
+    people = [small.volunteer(f"v{number}") for number in range(4)]
+    for person in people:
+        ledger.join(0.0, person, own=False)
+    for now, (what, number) in enumerate(steps):
+        who = people[number].id
+        account = ledger[who]
+        if what == "join" and not account.connected:
+            ledger.join(now, people[number], own=False)
+        elif what == "leave" and account.connected:
+            ledger.leave(who, f"left: {now}", now)
+        elif what == "accept":
+            ledger.accept(now, who, samples=8, staleness=now)
+        elif what == "refuse":
+            ledger.refuse(who, "not_finite" if now % 2 else "wrong_base")
+        elif what == "ignore":
+            ledger.ignore(who, "too_old")
+        elif what == "carried":
+            account.carried(received=1, sent=2)
+        elif what == "said":
+            account.state = f"waiting: {now}"
+        elif what == "forgive":
+            ledger.forgive()
+        everyone = ledger.everyone()
+        assert ledger.snapshot().accounts == tuple(Credited.of(a) for a in everyone)
+        assert ledger.bytes_received == sum(a.bytes_received for a in everyone)
+        assert ledger.connected() == [a for a in everyone if a.connected]
+
+
+def test_who_has_gone_costs_a_checkpoint_nothing() -> None:
+    ledger = a_ledger()
+    first, second = ledger.snapshot().accounts, ledger.snapshot().accounts
+    same = [before is after for before, after in zip(first, second, strict=True)]
+    assert same.count(False) == len(ledger.connected())

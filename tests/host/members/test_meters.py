@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crowdgrad.domain.work import UnitId
-from crowdgrad.host.members.meters import MAX_HELD, Growth, Times
+from crowdgrad.host.members.meters import MAX_HELD, Growth, Sums, Times
 
 A, B = UnitId(1), UnitId(2)
 
@@ -64,15 +64,13 @@ def test_what_is_remembered_is_bounded() -> None:
     assert len(times._held) == MAX_HELD
 
 
-STEPS = st.lists(
-    st.tuples(
-        st.sampled_from(["come", "go", "begin", "end", "idle"]),
-        st.floats(0, 10),
-        st.integers(0, 3),
-        st.floats(0, 20),
-    ),
-    max_size=40,
+STEP = st.tuples(
+    st.sampled_from(["come", "go", "begin", "end", "idle"]),
+    st.floats(0, 10),
+    st.integers(0, 3),
+    st.floats(0, 20),
 )
+STEPS = st.lists(STEP, max_size=40)
 
 
 @given(STEPS)
@@ -116,3 +114,17 @@ def test_growth_remembers_little() -> None:
     for step in range(10_000):
         growth.rate(step * 0.001, float(step))
     assert len(growth._seen) <= 5.0 / 0.05 + 3
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), STEP), max_size=60))
+def test_the_sums_are_those_of_all_members(steps: list[tuple[int, tuple]]) -> None:
+    sums, now = Sums(), 0.0
+    members = [Times(sums=sums) for _ in range(3)]
+    for number, (what, later_s, unit, compute_s) in steps:
+        now += later_s
+        arguments = {"begin": (UnitId(unit),), "end": (UnitId(unit), compute_s)}.get(what, ())
+        getattr(members[number], what)(now, *arguments)
+        then = now + 1.0
+        told = (sums.compute_s, sums.exchange_s, sums.waited_s(then))
+        wanted = [sum(parts) for parts in zip(*(split(m, then) for m in members), strict=True)]
+        assert told == pytest.approx(wanted, abs=1e-6)

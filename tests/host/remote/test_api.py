@@ -8,15 +8,16 @@ import json
 import logging
 import math
 import urllib.request
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 import msgspec
 import pytest
 
 from crowdgrad.host.remote.api import create_app
 from crowdgrad.host.remote.control import Control
-from crowdgrad.host.telling.status import Status, as_json, finite, take_status
+from crowdgrad.host.telling.status import Status, as_json, finite
+from crowdgrad.host.telling.taking import take_status
 from crowdgrad.net.http import HttpServer
 from crowdgrad.net.ports import bind
 from tests.host import small
@@ -36,13 +37,19 @@ def a_status(*, over: bool = False) -> Status:
     return asyncio.run(make())
 
 
-def ask(take: Callable[[], Status], *paths: str) -> list[tuple[str, str]]:
+def ask(
+    take: Callable[[], Status],
+    *paths: str,
+    everybody: Callable[[], Awaitable[Status]] | None = None,
+) -> list[tuple[str, str]]:
     """Content type and body of each path, from a real server."""
 
     async def scenario() -> list[tuple[str, str]]:
         control = Control(small.training(), lambda: 1.0, asyncio.Event())
         server = HttpServer(
-            create_app(take, control, TOKEN), bind("127.0.0.1", 0), max_message_bytes=1 << 16
+            create_app(take, control, TOKEN, everybody=everybody),
+            bind("127.0.0.1", 0),
+            max_message_bytes=1 << 16,
         )
         await server.start()
         try:
@@ -87,6 +94,37 @@ def test_events_are_a_stream_that_ends_with_the_job() -> None:
     told = json.loads(lines[1].removeprefix("data: "))
     assert (told["state"], told["reason"], told["phase"]) == ("stopped", "enough", "over")
     assert len(lines) == 2
+
+
+def test_every_member_is_named_to_whoever_asks() -> None:
+    few = a_status()
+    many = replace(few, members=few.members * 300)
+
+    async def everybody() -> Status:
+        return many
+
+    answers = ask(
+        lambda: few, "/status", "/status?members=all", "/status?members=shown", everybody=everybody
+    )
+    assert [len(json.loads(body)["members"]) for _, body in answers] == [1, 300, 1]
+
+
+def test_a_status_is_put_into_words_once_for_all_who_listen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    encoded: list[Status] = []
+
+    def noted(status: Status) -> str:
+        encoded.append(status)
+        return as_json(status)
+
+    monkeypatch.setattr("crowdgrad.host.remote.api.as_json", noted)
+    final, later = a_status(over=True), a_status()
+    told = iter([final] * 5 + [later] * 3)
+    bodies = ask(lambda: next(told), *["/status", "/events"] * 2, *["/status"] * 4)
+    assert encoded == [final, later]
+    assert bodies[0] == bodies[2]
+    assert bodies[0] != bodies[5]
 
 
 @pytest.mark.parametrize(

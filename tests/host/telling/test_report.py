@@ -20,7 +20,8 @@ from crowdgrad.host.job import Prepared
 from crowdgrad.host.members.departures import Departure
 from crowdgrad.host.telling.charts import Line, bar_chart, line_chart, ticks
 from crowdgrad.host.telling.report import render
-from crowdgrad.host.telling.status import Point, StalenessBucket, Status, TimeSplit, take_status
+from crowdgrad.host.telling.status import Point, StalenessBucket, Status, TimeSplit
+from crowdgrad.host.telling.taking import take_status
 from crowdgrad.recipes.async_sgd import AsyncSGD
 from tests.host import small
 

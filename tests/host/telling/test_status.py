@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 from collections import Counter
+from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from crowdgrad.domain.work import Version
 from crowdgrad.host.keeping.keeper import Health
-from crowdgrad.host.telling.status import as_json, buckets, checkpoint_status, take_status
+from crowdgrad.host.telling.status import Others, Status, as_json
+from crowdgrad.host.telling.taking import (
+    SHOWN_MEMBERS,
+    buckets,
+    checkpoint_status,
+    take_status,
+)
+from crowdgrad.host.training import Training
 from tests.host import small
 from tests.host.people import ONES, asynchronous, leased, train_one, updated
 
@@ -68,6 +78,59 @@ async def test_whatever_the_numbers_are_it_is_json() -> None:
 
 def _refuse(constant: str) -> None:
     raise AssertionError(f"{constant} is not JSON")
+
+
+def a_crowd(size: int, here: int) -> Training:
+    """The first of them are here; who came later gave more."""
+    training = small.training()
+    for number in range(size):
+        account = training.join(0.0, small.volunteer(f"v{number}"), own=False)
+        training.ledger.accept(1.0, account.volunteer.id, samples=number + 1, staleness=number)
+        account.carried(received=1, sent=2)
+    for account in training.ledger.everyone()[here:]:
+        training.leave(account.volunteer.id, "left: home", 2.0)
+    return training
+
+
+@pytest.mark.parametrize("here", [0, 7, SHOWN_MEMBERS, 2 * SHOWN_MEMBERS])
+def test_of_a_crowd_who_is_here_is_named_then_the_busiest_and_the_rest_added_up(
+    here: int,
+) -> None:
+    size = 5 * SHOWN_MEMBERS
+
+    async def look() -> tuple[Status, Status]:
+        training = a_crowd(size, here)
+        return take_status(training, 3.0), take_status(training, 3.0, most=None)
+
+    status, whole = asyncio.run(look())
+    named = [member.position for member in status.members]
+    assert len(named) == SHOWN_MEMBERS
+    assert named == sorted(named)
+    first = here if here <= SHOWN_MEMBERS else 0
+    busiest_here = range(here - SHOWN_MEMBERS + 1, here + 1)
+    busiest_gone = range(size - SHOWN_MEMBERS + first + 1, size + 1)
+    wanted = [*range(1, first + 1), *busiest_gone] if here <= SHOWN_MEMBERS else [*busiest_here]
+    assert named == wanted
+    assert whole.others == Others()
+    assert replace(status, members=[], others=Others()) == replace(whole, members=[])
+    unnamed = [member for member in whole.members if member.position not in named]
+    assert status.others == Others(
+        members=len(unnamed),
+        connected=sum(member.connected for member in unnamed),
+        units=sum(member.units for member in unnamed),
+        samples=sum(member.samples for member in unnamed),
+        share=pytest.approx(sum(member.share for member in unnamed)),
+        credit=sum(member.credit for member in unnamed),
+    )
+    assert (status.took_part, status.here) == (whole.took_part, whole.here) == (size, here)
+
+
+@asynchronous
+async def test_the_times_of_all_are_those_of_each() -> None:
+    whole = take_status(a_crowd(50, 20), 3.0, most=None)
+    waited_s = sum(member.times.wait_s for member in whole.members)
+    assert whole.times.wait_s == pytest.approx(waited_s)
+    assert waited_s == pytest.approx(20 * 3.0 + 30 * 2.0)
 
 
 @asynchronous
