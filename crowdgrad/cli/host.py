@@ -258,7 +258,7 @@ def _introduce(console: Console, prepared: Prepared) -> None:
     if prepared.note:
         console.print(f"Data: {prepared.manifest.title} ({prepared.note})", highlight=False)
     if prepared.earlier is not None:
-        console.print(f"Goes on from {prepared.earlier.id}", highlight=False)
+        console.print(f"Starts from the result of {prepared.earlier.id}", highlight=False)
     for note in prepared.notes:
         console.print(f"Note: {note}", highlight=False, markup=False)
 

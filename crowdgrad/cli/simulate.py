@@ -49,7 +49,10 @@ def run(args: argparse.Namespace) -> int:
                 print("\n".join(told.lines))
             wrong += told.violation is not None
             found = f"VIOLATION {told.violation}" if told.violation else "all is well"
-            print(f"{recipe} {seed}: {found}, after {told.virtual_s:.0f} s")
+            print(f"{recipe} {seed}: {found}, after {told.virtual_s:.0f} virtual seconds")
             if told.violation is not None and not args.trace:
                 print(f"To see it again: {told.replay}")
+    recipes = len(NAMES) if args.recipe is None else 1
+    if recipes * args.seeds > 1:
+        print(f"{recipes * args.seeds} lives, {wrong} of them wrong.")
     return 1 if wrong else 0

@@ -52,5 +52,10 @@ def test_what_should_be_known_is_said_first(tmp_path: Path) -> None:
         notes = ("5 of 9 test records are left out.", "[/b] is no markup.")
         host._introduce(console, replace(prepared("Digits"), notes=notes, earlier=run))
     text = shown.get()
-    for said in ("Data: small (a note)", "Goes on from digits-1", f"Note: {notes[0]}", "[/b]"):
+    for said in (
+        "Data: small (a note)",
+        "Starts from the result of digits-1",
+        f"Note: {notes[0]}",
+        "[/b]",
+    ):
         assert said in text
