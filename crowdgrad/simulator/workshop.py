@@ -70,7 +70,8 @@ class NoTrainer:
         async with self._turn:
             began = asyncio.get_running_loop().time()
             await asyncio.sleep(self._life.compute_s(len(ask.numbers)))
-            seconds = asyncio.get_running_loop().time() - began
+            # The clocks of machines here may be set back; a trainer's counter is not.
+            seconds = max(0.0, asyncio.get_running_loop().time() - began)
             if ask.unit.kind == "train":
                 return self._train(ask, seconds)
             return self._evaluate(ask, seconds)

@@ -73,7 +73,7 @@ class Proxy:
                 sink.close()
 
 
-@pytest.mark.parametrize("how", ["cut", "go_dead"])
+@pytest.mark.parametrize("how", [pytest.param("cut", marks=pytest.mark.slow), "go_dead"])
 def test_a_volunteer_comes_back_over_a_bad_link(
     digits: Prepared, settings: Settings, tmp_path: Path, how: str
 ) -> None:

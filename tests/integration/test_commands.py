@@ -191,6 +191,7 @@ def wait_until_none_is_left(folder: Path) -> None:
     raise AssertionError(f"left behind: {ours(str(folder))}")
 
 
+@pytest.mark.slow
 def test_the_demo_ends_by_itself(tmp_path: Path) -> None:
     demo = Demo(tmp_path, "--quick", "--json", str(tmp_path / "out.json"))
     assert demo.process.wait(100) == 0, (tmp_path / "demo.log").read_text()

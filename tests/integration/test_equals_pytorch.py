@@ -31,6 +31,8 @@ from crowdgrad.settings import Settings
 from tests.integration.conftest import Stage
 
 STEPS, BATCH, SEED = 200, 20, 11
+ALIKE = ("adagrad", "adadelta", "rmsprop", "nadam")
+"""Optimisers that tell nothing new of how host and volunteer step together: tried with --all."""
 OPTIMISERS: dict[str, tuple[Rule, float, Callable[..., torch.optim.Optimizer]]] = {
     "sgd": (rules.SGD(), 0.1, torch.optim.SGD),
     "momentum": (rules.Momentum(momentum=0.9), 0.02, partial(torch.optim.SGD, momentum=0.9)),
@@ -122,7 +124,12 @@ def plain_pytorch(
     return np.concatenate([p.detach().numpy().ravel() for p in model.parameters()])
 
 
-@pytest.mark.parametrize("name", OPTIMISERS)
+@pytest.mark.parametrize(
+    "name",
+    [  # every rule is its equation in tests/numerics/rules, always
+        pytest.param(name, marks=pytest.mark.slow if name in ALIKE else ()) for name in OPTIMISERS
+    ],
+)
 def test_two_hundred_steps(
     name: str, prepared: Prepared, settings: Settings, tmp_path: Path
 ) -> None:
