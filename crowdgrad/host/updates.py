@@ -12,7 +12,7 @@ from crowdgrad.host.members.accounts import Contribution
 from crowdgrad.host.setbacks import Setbacks
 from crowdgrad.host.state import Done, State
 from crowdgrad.numerics.vectors import Vector
-from crowdgrad.planner.leases import Entry
+from crowdgrad.planner.entries import Entry
 
 IGNORED = ("already_done", "too_old", "too_late", "other_incarnation")
 """Verdicts on updates that came too late to be used, which is nobody's fault."""

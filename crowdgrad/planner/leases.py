@@ -1,99 +1,28 @@
 """Who works on what: every unit of a job leased, finished exactly once, and never lost.
 
-    waiting ──lease──→ leased ──finish──→ done
-       ↑                  │
-       └─ lapse, leave, give back; the third failure: ──→ set_aside; its owner leaves: ──→ void
-
-Which batches become the next unit is for the assignment to say (`assignment.py`). A lease that ran
-out puts its unit back in the queue but is honoured until somebody finishes the unit: the first
-valid update wins, later ones are refused as `already_done`, without blame. Whoever is merely slow
-is not given the same unit again, unless nobody else may have it and there is nothing else to do.
+What may become of a unit is in `entries.py`; which batches become the next unit is for the
+assignment to say (`assignment.py`). A lease that ran out puts its unit back in the queue but is
+honoured until somebody finishes the unit: the first valid update wins, later ones are refused as
+`already_done`, without blame. Whoever is merely slow is not given the same unit again, unless
+nobody else may have it and there is nothing else to do.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from crowdgrad.domain.work import MAX_BATCHES, Unit, UnitId, UnitKind, Version, VolunteerId
 from crowdgrad.planner.assignment import Assignment, AssignmentState, End
+from crowdgrad.planner.entries import Entry, KeptUnit, Lease
 
-State = Literal["waiting", "leased", "done", "set_aside", "void"]
 Refusal = Literal["unknown_unit", "already_done", "not_yours", "wrong_base", "other_incarnation"]
 
-TRANSITIONS: dict[State, frozenset[State]] = {
-    "waiting": frozenset({"leased", "done", "set_aside", "void"}),
-    "leased": frozenset({"waiting", "done", "set_aside", "void"}),
-    "done": frozenset(),
-    "set_aside": frozenset(),
-    "void": frozenset(),
-}
 MAX_FAILURES = 3
-STORY_KEPT = 40
 MAX_DOUBLINGS = 10
 """Of the time an owner has for a unit that ran out before: a thousand leases are long enough."""
-
-
-@dataclass(slots=True)
-class Lease:
-    base: Version
-    ends_at: float
-    link: int = 0
-    """How many units of the same chain came before."""
-    running: bool = True
-    lapsed: bool = False
-    """It ran out, but its holder may still be at work."""
-    failed: bool = False
-    """Said once, it counts once."""
-
-
-@dataclass(slots=True)
-class Entry:
-    """A unit that is not done yet, and everything that happened to it."""
-
-    unit: Unit
-    owner: VolunteerId | None = None
-    """Who alone may work on it; None: anyone."""
-    state: State = "waiting"
-    leases: dict[VolunteerId, Lease] = field(default_factory=dict)
-    """At most one of them runs: then the unit is leased."""
-    failed_on: Counter[VolunteerId] = field(default_factory=Counter)
-    lapses: int = 0
-    story: list[str] = field(default_factory=list)
-
-    def become(self, state: State, why: str) -> None:
-        if state not in TRANSITIONS[self.state]:
-            told = "; ".join(self.story)
-            raise AssertionError(
-                f"unit {self.unit.id}: {self.state} → {state} ({why}) after {told}"
-            )
-        self.state = state
-        self.tell(why)
-
-    def tell(self, why: str) -> None:
-        self.story.append(why)
-        if len(self.story) > STORY_KEPT:
-            del self.story[STORY_KEPT // 2]  # how it began and how it ended matter
-
-    @property
-    def failures(self) -> tuple[int, str]:
-        """How often it failed: on different volunteers, or on the only one who may try."""
-        if self.owner is None:
-            return len(self.failed_on), f"failed on {len(self.failed_on)} volunteers"
-        times = self.failed_on.total()
-        return times, f"failed {times} times on its owner"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptUnit:
-    """What a checkpoint keeps of a unit."""
-
-    unit: Unit
-    owner: VolunteerId | None
-    failed_on: tuple[tuple[VolunteerId, int], ...]
-    story: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -368,8 +297,8 @@ class LeaseBook:
         self._owners = {entry.unit.id: entry.owner for entry in undone if entry.owner is not None}
         return BookState(
             next_id=self._next_id,
-            waiting=tuple(_keep(entry) for entry in (*undone, *self._open.values())),
-            set_aside=tuple(_keep(entry) for entry in self.set_aside),
+            waiting=tuple(KeptUnit.of(entry) for entry in (*undone, *self._open.values())),
+            set_aside=tuple(KeptUnit.of(entry) for entry in self.set_aside),
             done_units=self.done_units - len(undone),
             done_batches=self.done_batches - sum(entry.unit.batches for entry in undone),
             done_samples=self.done_samples - sum(self.samples(entry.unit) for entry in undone),
@@ -383,7 +312,7 @@ class LeaseBook:
         """
         for entry in self._open.values():
             self._end_leases(entry)
-        waiting = [_entry(kept) for kept in state.waiting]
+        waiting = [kept.entry() for kept in state.waiting]
         self._open = {entry.unit.id: entry for entry in waiting}
         self._returned.clear()
         for entry in waiting:
@@ -393,7 +322,7 @@ class LeaseBook:
         self.done_units = state.done_units
         self.done_batches = state.done_batches
         self.done_samples = state.done_samples
-        self.set_aside = [_entry(kept, "set_aside") for kept in state.set_aside]
+        self.set_aside = [kept.entry("set_aside") for kept in state.set_aside]
         self._assignment.restore(state.assignment, [(entry.unit, entry.owner) for entry in waiting])
 
     # -- the queue ----------------------------------------------------------------------------
@@ -492,17 +421,3 @@ class LeaseBook:
         self._holding[volunteer] += change
         if not self._holding[volunteer]:
             del self._holding[volunteer]
-
-
-def _keep(entry: Entry) -> KeptUnit:
-    return KeptUnit(
-        unit=entry.unit,
-        owner=entry.owner,
-        failed_on=tuple(entry.failed_on.items()),
-        story=tuple(entry.story),
-    )
-
-
-def _entry(kept: KeptUnit, state: State = "waiting") -> Entry:
-    failed_on = Counter(dict(kept.failed_on))
-    return Entry(kept.unit, kept.owner, state, failed_on=failed_on, story=list(kept.story))

@@ -23,7 +23,7 @@ from crowdgrad.net.messages import Exchange, Grant
 from crowdgrad.net.transport.inproc import InprocNetwork
 from crowdgrad.numerics.schedules import Schedule
 from crowdgrad.numerics.vectors import as_bytes
-from crowdgrad.planner.leases import STORY_KEPT
+from crowdgrad.planner.entries import STORY_KEPT
 from crowdgrad.recipes.async_sgd import AsyncSGD
 from crowdgrad.recipes.downpour import Downpour
 from crowdgrad.recipes.synchronous import Synchronous

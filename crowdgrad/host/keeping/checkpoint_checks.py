@@ -17,7 +17,8 @@ from crowdgrad.host.evaluation import FIRST_ID, Scores
 from crowdgrad.host.keeping.checkpoint import Checkpoint
 from crowdgrad.planner.assignment import AssignmentState, Progress
 from crowdgrad.planner.batches import BatchPlan, EpochPlans
-from crowdgrad.planner.leases import BookState, KeptUnit
+from crowdgrad.planner.entries import KeptUnit
+from crowdgrad.planner.leases import BookState
 from crowdgrad.recipes.base import Recipe
 
 MAX_COUNTED = 1 << 62

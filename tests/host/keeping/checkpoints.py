@@ -21,7 +21,8 @@ from crowdgrad.host.members.ledger import LedgerState
 from crowdgrad.host.parameters import Saved
 from crowdgrad.numerics.rules.base import Memory
 from crowdgrad.planner.assignment import AssignmentState, Progress
-from crowdgrad.planner.leases import BookState, KeptUnit
+from crowdgrad.planner.entries import KeptUnit
+from crowdgrad.planner.leases import BookState
 from crowdgrad.recipes.base import Recipe
 from tests.host.people import stage
 
