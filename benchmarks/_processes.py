@@ -12,14 +12,13 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from crowdgrad.data import catalogue
+from crowdgrad.process import Child
 from crowdgrad.settings import load
 
 Status = dict[str, Any]
@@ -63,67 +62,23 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-class Process:
-    """One of our commands as a process, with what may be put before it."""
-
-    def __init__(self, arguments: Sequence[str], *, log: Path, before: Sequence[str] = ()) -> None:
-        self.log = log
-        with log.open("ab") as output:
-            self._process = subprocess.Popen(
-                [*before, sys.executable, "-m", "crowdgrad", *arguments, "--tied"],
-                stdin=subprocess.PIPE,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                process_group=0,
-            )
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    @property
-    def code(self) -> int | None:
-        return self._process.poll()
-
-    def kill(self) -> None:
-        """SIGKILL, as a power cut would end it."""
-        self._process.kill()
-        self._process.wait()
-        self._close()
+class Process(Child):
+    """One of our commands as a process that can be stopped as a lid that is closed stops it."""
 
     def freeze(self) -> None:
-        """SIGSTOP of all its processes, as a lid that is closed does."""
+        """SIGSTOP of all its processes."""
         signal_all(self.pid, signal.SIGSTOP)
-
-    def leave(self) -> None:
-        """As Ctrl-C would; does not wait."""
-        self._close()
-        if self.code is None:
-            self._process.terminate()
-
-    def wait(self, timeout_s: float) -> int:
-        """Its exit code. Raises TimeoutExpired."""
-        return self._process.wait(timeout_s)
-
-    def last_words(self) -> str:
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-15:])
-
-    def _close(self) -> None:
-        if self._process.stdin is not None:
-            with contextlib.suppress(OSError):
-                self._process.stdin.close()
 
 
 def end(processes: Sequence[Process], patience_s: float = 5.0) -> None:
     """Ask all to go, kill who stays. One that is stopped hears nothing: it is killed at once."""
     for process in processes:
         if process.code is None and not _stopped(process.pid):
-            process.leave()
+            process.ask_to_stop()
     deadline = time.monotonic() + patience_s
     for process in processes:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            if not _stopped(process.pid):
-                process.wait(max(0.0, deadline - time.monotonic()))
+        if not _stopped(process.pid):
+            process.wait(max(0.0, deadline - time.monotonic()))
         process.kill()
 
 
@@ -265,7 +220,7 @@ class Host:
 
     def finish(self, timeout_s: float) -> Status:
         """Wait for the end of training; the last status. Raises when it did not end well."""
-        code = self.process.wait(timeout_s)
+        code = self.process.code if self.process.wait(timeout_s) else "nothing yet"
         if code != 0:
             raise SystemExit(f"The host ended with {code}:\n{self.process.last_words()}")
         found = json.loads(self._outcome.read_text())

@@ -121,7 +121,7 @@ class Crowd:
         if how == "SIGKILL":
             lost.kill()
         elif how == "leave":
-            lost.leave()
+            lost.ask_to_stop()
             self.leaving.append(lost)
         else:
             lost.freeze()

@@ -87,10 +87,16 @@ class Child:
     """One of our own commands, running as a process tied to this one."""
 
     def __init__(
-        self, arguments: Sequence[str], *, log: Path | None = None, secrets: Mapping[str, str] = {}
+        self,
+        arguments: Sequence[str],
+        *,
+        log: Path | None = None,
+        secrets: Mapping[str, str] = {},
+        before: Sequence[str] = (),
     ) -> None:
         """`arguments` of `crowdgrad`; its output goes to `log`. `secrets` go by environment, where
-        no list of processes shows them."""
+        no list of processes shows them. `before`: what the command is put behind, such as `nice`.
+        """
         output: IO[bytes] | int = subprocess.DEVNULL
         if log is not None:
             log.parent.mkdir(parents=True, exist_ok=True)
@@ -99,7 +105,7 @@ class Child:
         self.log = log
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "crowdgrad", *arguments, "--tied"],
+                [*before, sys.executable, "-m", "crowdgrad", *arguments, "--tied"],
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=subprocess.STDOUT,
