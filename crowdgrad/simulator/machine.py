@@ -22,12 +22,13 @@ from crowdgrad.host.keeping.checkpoint_files import CheckpointFiles, Found
 from crowdgrad.host.keeping.keeper import Keeper
 from crowdgrad.host.server import Server
 from crowdgrad.host.training import Training
+from crowdgrad.net.identity import guest
 from crowdgrad.net.matchmaker import HostPresence, publish
 from crowdgrad.numerics.vectors import Vector
 from crowdgrad.simulator.chance import Dice
 from crowdgrad.simulator.disk import Mount, Platter
 from crowdgrad.simulator.matching import URL
-from crowdgrad.simulator.people import Helper, World, identity_of
+from crowdgrad.simulator.people import Helper, World
 from crowdgrad.simulator.virtual_time import Node
 
 FOLDER = Path("run/checkpoints")
@@ -243,14 +244,14 @@ class Machine:
             silence_s=SILENCE_S,
             clock=self.world.network.loop.time,
             place_of=place_of,
-            key=identity_of(NAME),
+            key=guest(NAME),
         )
 
     async def _publish(self, training: Training) -> HostPresence | None:
         world = self.world
         if world.matchmaker is None:
             return None
-        job, key = world.job.job, identity_of(NAME)
+        job, key = world.job.job, guest(NAME)
         offer = Offer(
             id=job.id,
             title=job.title,

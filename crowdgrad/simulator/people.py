@@ -9,17 +9,17 @@ does, and what the host must bear all the same.
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from crowdgrad.domain.job import Volunteer
 from crowdgrad.domain.work import Unit, Update, Version
 from crowdgrad.errors import CrowdgradError, PeerError, Unreachable
-from crowdgrad.net.identity import Identity
+from crowdgrad.net.identity import Identity, guest
 from crowdgrad.net.matchmaker import Match, wait_for_job
 from crowdgrad.net.messages import Exchange, Grant, Wait
 from crowdgrad.numerics.vectors import Vector, as_bytes
@@ -57,17 +57,13 @@ class World:
     """Where the host listens, for those who were told its address."""
 
 
-def identity_of(name: str) -> Identity:
-    return Identity(Ed25519PrivateKey.from_private_bytes(name.encode().ljust(32, b".")[:32]))
-
-
 def described(identity: Identity, name: str) -> Volunteer:
     return Volunteer(
         id=identity.id, name=name, cores=1, memory_mb=64, engine="none", software="simulated"
     )
 
 
-class Person:
+class Person(ABC):
     """Somebody's machine: it lives, dies and lives again."""
 
     def __init__(self, world: World, name: str, dice: Dice) -> None:
@@ -75,7 +71,7 @@ class Person:
         self.name = name
         self.dice = dice
         self.node = Node(name)
-        self.identity = identity_of(name)
+        self.identity = guest(name)
         self.volunteer = described(self.identity, name)
         self.disturbed_until = 0.0
         """Until then, what goes wrong is somebody's doing."""
@@ -100,8 +96,9 @@ class Person:
         except Exception as error:
             self.world.story.violate("error", f"{self.name}: {type(error).__name__}: {error}")
 
+    @abstractmethod
     async def live(self) -> None:
-        raise NotImplementedError
+        """Until it dies."""
 
     async def connect(self, host: str, port: int) -> Any:
         return await self.world.network.connect(self.node, host, port)
@@ -122,8 +119,8 @@ class Helper(Person):
 
     def start(self) -> None:
         self._lives += 1
-        if self._token:  # a host's own worker has a key for one life only
-            self.identity = identity_of(f"{self.name} {self._lives}")
+        if self._token:  # as if it were started on another machine each time: worker 0 is worker 0
+            self.identity = guest(f"{self.name} {self._lives}")
             self.volunteer = described(self.identity, self.name)
         super().start()
 
