@@ -145,7 +145,8 @@ def checkpoint_status(health: Health, now: float) -> CheckpointStatus:
 
 
 def _progress(training: Training, now: float) -> float:
-    if training.course.phase != "training":
+    ending = training.course.ending
+    if ending is not None and ending.state == "finished":
         return 1.0
     rule = training.job.stop
     by_time = training.course.elapsed_s(now) / (60 * rule.minutes) if rule.minutes else 0.0
