@@ -9,7 +9,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from crowdgrad.host.members.departures import STAYED
+from crowdgrad.host.members.departures import STAYED, in_words
 from crowdgrad.host.telling.status import MemberStatus, Status, score, spell
 
 SHOWN_DEPARTURES = 3
@@ -107,8 +107,7 @@ def _departures(status: Status) -> list[Text]:
     """The last who went, and why."""
     shown = status.departures[-SHOWN_DEPARTURES:]
     lines = [
-        Text(f"{gone.name[:20]} went after {_age(gone.stayed_s)}: {gone.reason}", style="dim",
-             no_wrap=True, overflow="ellipsis")
+        Text(f"{gone.name[:20]} went after {_age(gone.stayed_s)}: {gone.reason}", style="dim")
         for gone in shown
     ]  # fmt: skip
     return [Text(), *lines] if lines else []
@@ -121,6 +120,7 @@ def _age(seconds: float) -> str:
 
 
 def _amount(value: float) -> str:
+    """In three digits, with what comes before a unit."""
     for power, letter in ((9, "G"), (6, "M"), (3, "k")):
         if value >= 10**power:
             return f"{value / 10**power:.3g} {letter}"
@@ -139,10 +139,11 @@ def members(status: Status, most: int) -> Table:
         width = max(len(row[number]) for row in ((*headings, ""), *rows, *rest))
         right = "right" if number else "left"
         table.add_column(heading, justify=right, no_wrap=True, min_width=width)  # type: ignore[arg-type]
-    table.add_column("state", overflow="ellipsis", max_width=44, no_wrap=True)
-    for member, row in zip(shown, rows, strict=True):
+    table.add_column("state", max_width=44)  # what does not fit is taken from here
+    for member, (*numbers, state) in zip(shown, rows, strict=True):
         # As text, not as markup: names and reasons are strangers' words.
-        table.add_row(*map(Text, row), style="" if _counts_as_here(member) else "dim")
+        cells = [*map(Text, numbers), Text(state, no_wrap=True, overflow="ellipsis")]
+        table.add_row(*cells, style="" if _counts_as_here(member) else "dim")
     for row in rest:
         table.add_row(*row, style="dim")
     return table
@@ -156,7 +157,7 @@ def _others(status: Status, shown: list[MemberStatus]) -> tuple[str, ...]:
     return (
         f"and {status.took_part - len(shown)} more, {here} here",
         "",
-        f"{status.others.samples + named:,}",
+        _amount(status.others.samples + named).rstrip(),
         f"{100 * max(0.0, status.others.share + share):.1f} %",
         "",
     )
@@ -170,8 +171,8 @@ def _member(member: MemberStatus) -> tuple[str, ...]:
     mark = "●" if _counts_as_here(member) else "○"
     return (
         f"{mark} {member.position} {member.name[:20]}",
-        f"{member.samples_per_s:,.0f}",
-        f"{member.samples:,}",
+        _amount(member.samples_per_s).rstrip(),
+        _amount(member.samples).rstrip(),
         f"{100 * member.share:.1f} %",
         f"{member.mean_staleness:.1f}",
         member.state,
@@ -211,7 +212,7 @@ def summary(console: Console, status: Status, folder: str) -> None:
 
 
 def _traffic(status: Status) -> str:
-    gone = _counted(status.departures_by_kind)
+    gone = in_words(status.departures_by_kind)
     went = f", {sum(status.departures_by_kind.values())} went ({gone})" if gone else ""
     often = "once" if status.resumed == 1 else f"{status.resumed} times"
     again = f" The host was started again {often}." if status.resumed else ""

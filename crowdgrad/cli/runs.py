@@ -89,6 +89,8 @@ def run_list(args: argparse.Namespace) -> int:
     for one in seen:
         print(f"{one.id}  {one.state}")
         print(fitted(f"  {_details(one, now)}", sys.stdout, "  "))
+        if one.trouble:
+            print(fitted(f"  {one.trouble}", sys.stdout, "  "))
     for line in unreadable:
         print(fitted(line, sys.stdout, "  "))
     return 0
@@ -227,6 +229,7 @@ def _rows(seen: Seen, now: float) -> dict[str, str]:
         "Volunteers": here,
         "Begun": f"{spell_age(now - seen.started_at)} ago",
         "Last checkpoint": checkpoint or "none",
+        "Trouble": seen.trouble,
         "Folder": f"{seen.folder} ({spell_bytes(seen.bytes)})",
     }
     return {label: value for label, value in rows.items() if value}

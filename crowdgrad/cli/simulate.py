@@ -41,6 +41,8 @@ def run(args: argparse.Namespace) -> int:
         raise TargetError(
             f"The simulator has no recipe {args.recipe!r}.", advice=f"It has: {', '.join(NAMES)}."
         )
+    if args.seeds < 1:
+        raise TargetError(f"{args.seeds} lives show nothing.", advice="Give --seeds 1 or more.")
     wrong = 0
     for recipe in NAMES if args.recipe is None else (args.recipe,):
         for seed in range(args.seed, args.seed + args.seeds):

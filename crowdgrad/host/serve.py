@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crowdgrad.domain.job import JobState
-from crowdgrad.errors import ChildDied, CrowdgradError, PortBusy, one_line
+from crowdgrad.errors import ChildDied, CrowdgradError, PortBusy, RunBusy, one_line
 from crowdgrad.files import disk_errors
 from crowdgrad.host.evaluation import Scores
 from crowdgrad.host.folder import RunFolder
@@ -134,6 +134,8 @@ class Run:
         self._entrance = self.folder.path / control_file.NAME
         kept = self.folder.path / resume.FOLDER
         self._files = RunFiles(kept, prepared, there=bool(going_on and not going_on.changed))
+        if going_on is not None:
+            self._check_newest(going_on)
         self._keeper = Keeper(self.training, self._files, every_s=settings.checkpoint_s)
         self._token = secrets.token_hex(16)
         self._listing: Listing | None = None
@@ -142,6 +144,15 @@ class Run:
         )
         self._told_setbacks = 0
         self._latest = Latest(self.training, self._keeper.health, self._loop.time)
+
+    def _check_newest(self, going_on: GoingOn) -> None:
+        """That no host worked on the run between our look and our lock. Raises RunBusy."""
+        if self._files.newest() != going_on.newest:
+            self.folder.close()
+            raise RunBusy(
+                f"Another host went on with {self.folder.path} a moment ago.",
+                advice="`crowdgrad runs` shows how it stands; then try again.",
+            )
 
     def status(self) -> Status:
         return self._latest.take()

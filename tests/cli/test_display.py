@@ -73,6 +73,23 @@ def test_who_went_is_shown_with_the_reason() -> None:
     assert [f"guest {n} went" in text for n in (16, 17, 18, 19)] == [False, True, True, True]
 
 
+def test_a_reason_that_does_not_fit_says_so_and_nothing_else_is_cut() -> None:
+    status = a_status()
+    waits = "waiting: 8 exchanges of 8 are under way, and 12 others wait before it"
+    ada = replace(status.members[0], state=waits, samples=12_345_678, samples_per_s=123_456.0)
+    row = next(line for line in shown(replace(status, members=[ada])).splitlines() if "ada" in line)
+    assert "123 k   12.3 M" in row
+    assert "waiting: 8" in row
+    assert row.rstrip("│ ").endswith("…")
+
+
+def test_at_the_end_it_is_told_in_words_why_people_went() -> None:
+    console = Console(width=200)
+    with console.capture() as found:
+        summary(console, replace(a_status(), departures_by_kind={"host": 4, "slow": 1}), "runs/x")
+    assert "5 went (4 were here when the host stopped, 1 were too slow)" in found.get()
+
+
 def test_a_checkpoint_is_young_and_its_trouble_loud() -> None:
     kept = CheckpointStatus(version="0.3", age_s=4.0, bytes=9, written=2, trouble="")
     status = replace(a_status(), checkpoint=kept)
@@ -118,7 +135,7 @@ def test_whom_the_status_does_not_name_is_counted() -> None:
     others = Others(members=900, connected=40, samples=123_456, share=0.25)
     status = replace(a_status(), others=others)
     row = next(line for line in shown(status).splitlines() if "900 more" in line)
-    assert all(word in row for word in ("and 900 more, 40 here", "123,456", "25.0 %"))
+    assert all(word in row for word in ("and 900 more, 40 here", "123 k", "25.0 %"))
     assert "41 here" in plain(status)
 
 

@@ -9,6 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from crowdgrad.host.folder import RunFolder
 from crowdgrad.host.remote import control_file
 from crowdgrad.host.remote.api import create_app
 from crowdgrad.host.remote.control import Control, state_of
+from crowdgrad.host.telling.status import CheckpointStatus, Status
 from crowdgrad.host.telling.taking import take_status
 from crowdgrad.host.training import Training
 from crowdgrad.net.http import HttpServer
@@ -54,14 +56,19 @@ class Host:
     def __init__(self, runs: Path, name: str = small.job().id) -> None:
         self.folder = a_run(runs, name, "running", id=small.job().id)
         self.training: Training = small.training()
+        self.trouble = ""
         self.token = control_file.new_token()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
 
+    def _status(self) -> Status:
+        kept = CheckpointStatus(version=None, age_s=None, bytes=0, written=0, trouble=self.trouble)
+        return replace(take_status(self.training, 1.0), checkpoint=kept)
+
     async def _serve(self) -> None:
         self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
         control = Control(self.training, lambda: 1.0, asyncio.Event())
-        app = create_app(lambda: take_status(self.training, 1.0), control, self.token)
+        app = create_app(self._status, control, self.token)
         server = HttpServer(app, bind("127.0.0.1", 0), max_message_bytes=1 << 16)
         await server.start()
         control_file.announce(
@@ -97,6 +104,19 @@ def run(runs: Path, *arguments: str) -> int:
 
 def told(capsys: pytest.CaptureFixture[str]) -> Any:
     return json.loads(capsys.readouterr().out)
+
+
+def test_trouble_with_checkpoints_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Host(tmp_path) as host:
+        assert run(tmp_path, "show") == 0
+        assert "Trouble" not in capsys.readouterr().out
+        host.trouble = "CHECKPOINTS ARE PAUSED: the disk is full."
+        assert run(tmp_path, "show") == 0
+        assert f"Trouble         {host.trouble}" in capsys.readouterr().out
+        assert run(tmp_path) == 0
+        assert host.trouble in capsys.readouterr().out
 
 
 # -- listing ----------------------------------------------------------------------------------

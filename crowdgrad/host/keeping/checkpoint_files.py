@@ -127,6 +127,13 @@ class CheckpointFiles:
 
     # -- reading ------------------------------------------------------------------------------
 
+    def newest(self) -> Name | None:
+        """The one written last, whether it can be read or not. Raises OSError."""
+        try:
+            return max(self._there(), default=None)
+        except FileNotFoundError:
+            return None
+
     def load(self) -> Found | None:
         """The newest checkpoint that can be read; None where there is none. Raises OSError."""
         try:

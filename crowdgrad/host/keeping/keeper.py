@@ -26,6 +26,8 @@ from crowdgrad.host.training import Training
 
 logger = logging.getLogger(__name__)
 
+LEAD_S = 0.2
+"""Begun so much early, and by what the last took: it is on the disk when the interval is over."""
 MAX_PATIENCE_S = 60.0
 """The longest between two tries of a disk that refuses."""
 NOT_FINITE = "The last checkpoint was not kept: its numbers are not all finite."
@@ -66,10 +68,10 @@ class Pace:
     """In a row."""
 
 
-def patience_s(every_s: float, failures: int) -> float:
-    """How long after a try began the next may begin."""
+def patience_s(every_s: float, failures: int, took_s: float = 0.0) -> float:
+    """How long after a try began the next may begin, where that one took so long."""
     if not failures:
-        return every_s
+        return max(every_s / 2, every_s - took_s - LEAD_S)
     return min(max(every_s, MAX_PATIENCE_S), max(every_s, 1.0) * 2.0 ** min(failures, 32))
 
 
@@ -81,11 +83,12 @@ def due(now: float, pace: Pace, every_s: float) -> tuple[bool, str]:
         return False, "the last one is still being written"
     if now < pace.ended_at:
         return True, "the clock went back"
-    patience = patience_s(every_s, pace.failures)
+    took_s = pace.ended_at - pace.began_at
+    patience = patience_s(every_s, pace.failures, took_s)
     if now - pace.began_at < patience:
         why = "the disk refused" if pace.failures else "the last one is young"
         return False, f"{why}: one in {patience:g} s"
-    rest_s = min(pace.ended_at - pace.began_at, MAX_PATIENCE_S)
+    rest_s = min(took_s, MAX_PATIENCE_S)
     if now - pace.ended_at < rest_s:
         return False, f"the disk is slow: it rests for {rest_s:g} s"
     return True, f"{now - pace.began_at:g} s have passed"
@@ -212,9 +215,10 @@ class Keeper:
         last = self._health.version
         loss = f"it goes on from version {last}" if last else "all of this run is lost"
         wait_s = patience_s(self._every_s, self._pace.failures)
+        size = f" One takes {self._health.bytes / 1e6:.1f} MB." if self._health.bytes else ""
         return (
-            f"CHECKPOINTS ARE PAUSED: {_words(error, self._files.folder)} Training goes on, but if "
-            f"the host dies now, {loss}. The next try is in {wait_s:.0f} s."
+            f"CHECKPOINTS ARE PAUSED: {_words(error, self._files.folder)}{size} Training goes on, "
+            f"but if the host dies now, {loss}. The next try is in {wait_s:.0f} s."
         )
 
 

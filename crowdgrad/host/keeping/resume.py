@@ -18,7 +18,7 @@ from crowdgrad.files import disk_errors, write_whole
 from crowdgrad.host.job import Prepared
 from crowdgrad.host.keeping import kept_job
 from crowdgrad.host.keeping.checkpoint_checks import misfit
-from crowdgrad.host.keeping.checkpoint_files import CheckpointFiles, Found
+from crowdgrad.host.keeping.checkpoint_files import CheckpointFiles, Found, Name
 
 FOLDER = "resume"
 CHECKPOINTS = "checkpoints"
@@ -50,6 +50,8 @@ class GoingOn:
     found: Found | None
     version: Version
     """Of the checkpoint."""
+    newest: Name | None
+    """The checkpoint written last, when we looked."""
     serving: Serving | None
     was: str
     """How the run had ended; one of `UNDER_WAY`: its host died."""
@@ -83,7 +85,9 @@ def find(folder: Path, epochs: int | None = None) -> GoingOn:
         )
     kept = folder / FOLDER
     with disk_errors(kept, "Its files must be yours to read."):
-        found = CheckpointFiles(kept / CHECKPOINTS).load() if kept.is_dir() else None
+        files = CheckpointFiles(kept / CHECKPOINTS)
+        newest = files.newest()  # before: what is written meanwhile must not pass for read
+        found = files.load()
     if found is None:
         raise DataMissing(
             f"{folder} has no checkpoint to go on from.",
@@ -106,6 +110,7 @@ def find(folder: Path, epochs: int | None = None) -> GoingOn:
         prepared=ready,
         found=found,
         version=found.checkpoint.saved.version,
+        newest=newest,
         serving=_recall(kept),
         was=was,
         changed=epochs is not None,

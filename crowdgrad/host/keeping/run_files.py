@@ -20,6 +20,7 @@ class RunFiles(CheckpointFiles):
 
     def write(self, checkpoint: Checkpoint, best: Best | None) -> int:
         if not self._job_is_there:
+            self._disk.make_folder(self._kept)
             kept_job.save(self._kept, self._prepared)
             self._job_is_there = True
         return super().write(checkpoint, best)

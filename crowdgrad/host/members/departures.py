@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,7 +13,20 @@ from crowdgrad.domain.work import VolunteerId
 MAX_KEPT = 200
 """Departures remembered by name; of the others only the kind of reason."""
 MAX_REASON = 200
-Kind = Literal["left", "came_back", "silent", "lost", "turned_away", "stayed", "host", "other"]
+Kind = Literal[
+    "left", "came_back", "silent", "lost", "slow", "turned_away", "stayed", "host", "other"
+]
+WORDS: Mapping[str, str] = {
+    "left": "said goodbye",
+    "came_back": "came back another way",
+    "silent": "fell silent",
+    "lost": "lost their connection",
+    "slow": "were too slow",
+    "turned_away": "were turned away",
+    "stayed": "stayed to the end",
+    "host": "were here when the host stopped",
+    "other": "went otherwise",
+}
 STAYED = "stayed to the end"
 HOST_STOPPED = "was here when the host stopped"
 _KINDS: tuple[
@@ -23,6 +37,7 @@ _KINDS: tuple[
     ("stayed", STAYED),
     ("host", f"{HOST_STOPPED}|an error on the host|something went wrong here"),
     ("turned_away", r"turned away"),
+    ("slow", r"too slow"),
     ("silent", r".*(fell silent|said nothing for|nothing heard for)"),
     ("lost", r".*(connection|reset|broken pipe|closed|timed out|unreachable)"),
 )
@@ -89,3 +104,8 @@ def kind_of(reason: str) -> Kind:
         if re.match(pattern, reason, re.IGNORECASE | re.DOTALL):
             return kind
     return "other"
+
+
+def in_words(kinds: Mapping[str, int]) -> str:
+    """How many went for which reason, in one line."""
+    return ", ".join(f"{count:,} {WORDS.get(kind, kind)}" for kind, count in kinds.items())

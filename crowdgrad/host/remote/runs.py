@@ -55,6 +55,8 @@ class Seen:
     bytes: int
     checkpoint_at: float | None
     """When its last checkpoint was written."""
+    trouble: str
+    """Why none can be written now, in its host's words."""
     resumable: bool
     """Whether `crowdgrad host --resume` can go on with it."""
     members: int | None
@@ -102,6 +104,7 @@ def _look(folder: Path, told: dict[str, Any]) -> Seen:
         started_at=_started_at(folder, run),
         bytes=sum(_sizes(folder)),
         checkpoint_at=max(map(_written_at, kept.glob("checkpoints/[0-9]*.pack")), default=None),
+        trouble=((live or {}).get("checkpoint") or {}).get("trouble", ""),
         resumable=(kept / "job.pack").is_file(),
         members=_here(live) if live else None,
     )

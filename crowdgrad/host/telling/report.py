@@ -9,6 +9,7 @@ from itertools import pairwise
 from crowdgrad.domain.program import ProgramSpec
 from crowdgrad.host.evaluation import Scores
 from crowdgrad.host.job import Prepared
+from crowdgrad.host.members.departures import in_words
 from crowdgrad.host.telling.charts import Line, bar_chart, line_chart
 from crowdgrad.host.telling.status import (
     MemberStatus,
@@ -190,7 +191,7 @@ def _members(members: Sequence[MemberStatus]) -> str:
         )
     head = "<th>Volunteer</th><th>Share</th><th>Samples</th><th>Updates</th><th>Credit</th>"
     head += "<th>Time</th><th>Traffic</th>"
-    head += "<th>Staleness</th><th>Refused</th><th>Too late</th><th class='l'>Last seen</th>"
+    head += "<th>Staleness</th><th>Refused</th><th>Too late</th><th class='l'>At the end</th>"
     return (
         f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
         '<p class="key"><span><i class="a"></i>computing</span><span><i class="b"></i>'
@@ -208,7 +209,7 @@ def _split(times: TimeSplit) -> str:
 
 def _departures(status: Status) -> str:
     gone = sum(status.departures_by_kind.values())
-    kinds = ", ".join(f"{k.replace('_', ' ')} {n}" for k, n in status.departures_by_kind.items())
+    kinds = in_words(status.departures_by_kind)
     told = f"{status.arrivals} came, {gone} went{f' ({kinds})' if kinds else ''}."
     if not status.departures:
         return f'<p class="note">{escape(told)}</p>'

@@ -152,6 +152,7 @@ def test_departures_are_bounded_and_still_counted() -> None:
         ("The other side closed the connection (192.0.2.7:1).", "lost"),
         ("connection reset", "lost"),
         ("turned away: somebody joined with the same key", "turned_away"),
+        ("too slow: 40 kB in 10 s", "slow"),
         ("an error on the host", "host"),
         (STAYED, "stayed"),
         ("A volunteer does not say Grant.", "other"),

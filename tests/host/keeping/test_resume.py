@@ -1,0 +1,45 @@
+"""Going on with a run: what is found in its folder, and that it is still so."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from crowdgrad.errors import DataMissing, RunBusy
+from crowdgrad.host.job import Prepared
+from crowdgrad.host.keeping import resume
+from crowdgrad.host.keeping.checkpoint_files import CheckpointFiles
+from crowdgrad.host.serve import Options, Run
+from crowdgrad.settings import Settings
+from tests.integration.conftest import digits, job_with
+
+__all__ = ["digits"]
+
+
+def test_a_run_without_a_checkpoint_cannot_be_gone_on_with(tmp_path: Path) -> None:
+    with pytest.raises(DataMissing, match="no checkpoint"):
+        resume.find(tmp_path)
+
+
+def test_a_host_that_was_there_between_the_look_and_the_lock_is_noticed(
+    tmp_path: Path, digits: Prepared
+) -> None:
+    settings = Settings(home=tmp_path / "home")
+
+    async def play() -> None:
+        first = Run(job_with(digits), Options(runs=tmp_path), settings)
+        folder = first.folder.path
+        await first._keeper.write_now(0.0)
+        first.folder.close()
+        found = resume.find(folder)
+        files = CheckpointFiles(folder / resume.FOLDER / resume.CHECKPOINTS)
+        files.write(await first.training.checkpoint(1.0), None)  # another host, meanwhile
+        for _ in range(2):  # and the folder is free again
+            with pytest.raises(RunBusy, match="a moment ago"):
+                Run(found.prepared, Options(runs=tmp_path), settings, found)
+        again = resume.find(folder)
+        Run(again.prepared, Options(runs=tmp_path), settings, again).folder.close()
+
+    asyncio.run(play())
