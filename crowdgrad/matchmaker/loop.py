@@ -76,6 +76,9 @@ class Room:
         before = self._store.job(JobId(body.offer.id))
         record, token = self._desk.publish(body, self.host_presence(JobId(body.offer.id)))
         host = self._hosts.setdefault(record.listing.id, Host(self._clock()))
+        if host.connection is not None:  # of another life: what it still says is out of date
+            host.connection.close(replaced())
+            host.connection = None
         host.heard_at, host.announced = self._clock(), True
         self.changed.set()
         if before is not None and before.listing.offer != record.listing.offer:
@@ -141,21 +144,25 @@ class Room:
         record, token = self._desk.register(
             body, here=VolunteerId(body.volunteer.id) in self._guests
         )
-        if record.volunteer.id not in self._guests:
-            self._left_at[record.volunteer.id] = self._clock()
+        self._replace(record.volunteer.id)
+        self._left_at[record.volunteer.id] = self._clock()
         return rooms.Registered(token=token)
 
     def volunteer_arrives(self, volunteer: VolunteerId, token: str, connection: Connection) -> None:
         """Raises Refusal."""
         record = self._desk.volunteer_of(volunteer, token)
         name = record.volunteer.id
-        before = self._guests.get(name)
-        if before is not None:
-            before.connection.close(replaced())
-            self.volunteer_leaves(name, before.connection)
+        self._replace(name)
         self._guests[name] = Guest(record.waiting, connection, self._clock())
         self._left_at.pop(name, None)
         self.changed.set()
+
+    def _replace(self, volunteer: VolunteerId) -> None:
+        """It begins anew: what its earlier socket still says is out of date."""
+        before = self._guests.get(volunteer)
+        if before is not None:
+            before.connection.close(replaced())
+            self.volunteer_leaves(volunteer, before.connection)
 
     def volunteer_says(
         self, volunteer: VolunteerId, message: rooms.FROM_VOLUNTEER, connection: Connection

@@ -176,6 +176,26 @@ def test_only_an_absent_volunteer_may_come_with_a_new_token() -> None:
         world.room.volunteer_arrives(VolunteerId("a"), TOKEN, Ear())
 
 
+def test_what_an_earlier_life_still_says_is_out_of_date() -> None:
+    world = World()
+    old_host, old = world.host(), world.volunteer("a")
+    world.step()
+    body = rooms.VolunteerBody(id="a", name="a")
+    world.room.register(rooms.Register(volunteer=body, token=TOKEN))
+    world.publish()
+    # On the way for long, and here only now that both have died and begun anew.
+    world.room.volunteer_says(VolunteerId("a"), rooms.Free(avoid=("mnist-1",)), old)
+    world.room.host_says(JobId("mnist-1"), rooms.StateChanged(state="stopped"), old_host)
+    assert old.closed
+    assert old_host.closed
+    again, host = Ear(), Ear()
+    world.room.volunteer_arrives(VolunteerId("a"), TOKEN, again)
+    world.room.host_arrives(JobId("mnist-1"), TOKEN, host)
+    world.step()
+    assert again.last(rooms.Matched).position == 1
+    assert positions(host.last(rooms.RosterChanged)) == [(0, "worker0"), (1, "a")]
+
+
 def test_a_new_address_is_told_to_the_members() -> None:
     world = World()
     world.host()
