@@ -33,7 +33,8 @@
         ├── MessageError        CG503    a well-formed frame that says something out of place
         ├── UpdateRefused       CG504    an update that cannot be used
         ├── ConnectionLost      CG505    the connection ended or fell silent
-        └── TurnedAway          CG506    the other side does not want us (full, over, unknown)
+        ├── TurnedAway          CG506    the other side does not want us (full, over, unknown)
+        └── Replaced            CG507    somebody with the same key has come since
 
 Codes are never reused. A message says what happened, with the values; `advice` says what to do.
 """
@@ -214,6 +215,10 @@ class ConnectionLost(PeerError):
 
 class TurnedAway(PeerError):
     code = "CG506"
+
+
+class Replaced(PeerError):
+    code = "CG507"
 
 
 def one_line(text: str) -> str:

@@ -112,7 +112,10 @@ class Parameters:
         self._spare: list[Snapshot] = []
         self._pinned = 0
         self._backups: Backups | None = None
+        self._wanted: set[Version] = set()
+        """What somebody works from, whether it is kept already or not."""
         self._held: dict[Version, Snapshot] = {}
+        """Snapshots that backups share."""
         if rule.needs_base:
             half = serving.half_backups
             self._backups = HalfBackups(spec.size) if half else SharedBackups()
@@ -267,25 +270,36 @@ class Parameters:
 
     async def hold(self, snapshot: Snapshot) -> None:
         """Somebody works from it: keep what the rule will need of it."""
-        version = snapshot.version
-        if self._backups is None or version in self._backups or version in self._held:
+        version, backups = snapshot.version, self._backups
+        if backups is None:
+            return
+        self._wanted.add(version)
+        if version in backups:
             return
         snapshot.users += 1
-        self._held[version] = snapshot
-        backups = self._backups
-        async with self._lock:
-            if version in self._held:  # not let go of while we waited
-                await self._do(lambda: backups.keep(version, snapshot.vector[: self._layout.size]))
-            if version not in self._held or version.incarnation != self.version.incarnation:
-                self.drop([version])
-            elif self._serving.half_backups:  # the difference is enough
-                self._release(self._held.pop(version))
+        try:
+            async with self._lock:
+                if version in self._wanted and version not in backups:
+                    weights = snapshot.vector[: self._layout.size]
+                    await self._do(lambda: backups.keep(version, weights))
+                    self._kept(snapshot)
+        finally:
+            self._release(snapshot)
+
+    def _kept(self, snapshot: Snapshot) -> None:
+        assert self._backups is not None
+        if snapshot.version not in self._wanted:  # let go of while it was being kept
+            self._backups.drop(snapshot.version)
+        elif not self._serving.half_backups:  # there the difference is enough
+            snapshot.users += 1
+            self._held[snapshot.version] = snapshot
 
     def drop(self, versions: Iterable[Version]) -> None:
         """Nobody works from these any more."""
         if self._backups is None:
             return
         for version in versions:
+            self._wanted.discard(version)
             self._backups.drop(version)
             if version in self._held:
                 self._release(self._held.pop(version))
@@ -321,8 +335,8 @@ class Parameters:
             await self._do(lambda: self._put_back(saved))
             self.version = version
             if self._backups is not None:
+                self.drop([*self._wanted])
                 self._backups.clear()
-                self.drop(list(self._held))
             self._merged = None
             self._merged_samples = self._merged_batches = 0
             beside()

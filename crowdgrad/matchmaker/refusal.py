@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crowdgrad.errors import CrowdgradError, MessageError, TargetError, TurnedAway
+from crowdgrad.errors import CrowdgradError, MessageError, Replaced, TargetError, TurnedAway
 from crowdgrad.net import rooms
 
 
@@ -70,7 +70,7 @@ def nonsense(message: str) -> Refusal:
 def replaced() -> Refusal:
     return Refusal(
         409,
-        TurnedAway(
+        Replaced(
             "Someone with the same id and token has connected since.",
             advice="Start only one process with the same key.",
         ),

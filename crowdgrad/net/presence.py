@@ -27,6 +27,7 @@ from crowdgrad.errors import (
     ConnectionLost,
     CrowdgradError,
     MessageError,
+    Replaced,
     TargetError,
     TurnedAway,
     Unreachable,
@@ -35,6 +36,9 @@ from crowdgrad.net import rooms
 from crowdgrad.net.retry import delay_s
 
 REQUEST_S = 5.0
+MAX_REPLACED, REPLACED_S = 3, 60.0
+"""How often within a minute somebody may take our place before we leave it to them. Once may be
+ourselves: an earlier try of ours that was long on its way."""
 ADVICE = "Is the matchmaker running? Start one with `crowdgrad matchmaker`."
 
 T = TypeVar("T")
@@ -105,6 +109,7 @@ class Link(Generic[T]):
         self._wake = asyncio.Event()
         self._socket: Socket | None = None
         self._task: asyncio.Task[None] | None = None
+        self._replaced_at: deque[float] = deque(maxlen=MAX_REPLACED)
 
     @property
     def connected(self) -> bool:
@@ -136,15 +141,26 @@ class Link(Generic[T]):
     async def _stay(self, welcome: rooms.Welcome) -> None:
         try:
             while True:
-                with contextlib.suppress(OSError, WebSocketException, ConnectionLost):
+                try:
                     await self._talk(welcome)
+                except Replaced as error:
+                    self._bear(error, asyncio.get_running_loop().time())
+                except (OSError, WebSocketException, ConnectionLost):
+                    pass
                 self._socket = None
                 welcome = await self._return()
-        except (TurnedAway, MessageError) as error:
+        except (TurnedAway, Replaced, MessageError) as error:
             socket, self._socket = self._socket, None
             if socket is not None:
                 await socket.close()
             self._calls.turned_away(error)
+
+    def _bear(self, replaced: Replaced, now: float) -> None:
+        """Raises it where that happens too often."""
+        often = len(self._replaced_at) == MAX_REPLACED
+        if often and now - self._replaced_at[0] < REPLACED_S:
+            raise replaced
+        self._replaced_at.append(now)
 
     async def _talk(self, welcome: rooms.Welcome) -> None:
         """Listen until the connection ends. Raises what ended it."""
@@ -161,7 +177,7 @@ class Link(Generic[T]):
     def _hear(self, raw: bytes | str) -> None:
         message = rooms.decode(self._decoder, raw)
         if isinstance(message, rooms.Refused):
-            raise TurnedAway(message.message, advice=message.advice)
+            raise _turned_away(message)
         if not isinstance(message, rooms.StillHere):
             self._calls.receive(message)
 
@@ -212,11 +228,16 @@ class Link(Generic[T]):
             raise ConnectionLost(f"{self.url} hung up: {error}.", advice=ADVICE) from None
         welcome = rooms.decode(self._decoder, raw)
         if isinstance(welcome, rooms.Refused):
-            raise TurnedAway(welcome.message, advice=welcome.advice)
+            raise _turned_away(welcome)
         if not isinstance(welcome, rooms.Welcome):
             raise MessageError(f"{self.url} did not begin with a welcome.")
         self._socket = socket
         return welcome
+
+
+def _turned_away(refused: rooms.Refused) -> TurnedAway | Replaced:
+    kind = Replaced if refused.code == Replaced.code else TurnedAway
+    return kind(refused.message, advice=refused.advice)
 
 
 async def _receive(socket: Socket, within_s: float) -> bytes | str:

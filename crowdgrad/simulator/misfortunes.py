@@ -8,6 +8,7 @@ from crowdgrad.errors import CrowdgradError
 from crowdgrad.host.keeping.checkpoint import Checkpoint
 from crowdgrad.host.keeping.checkpoint_bytes import decode_checkpoint
 from crowdgrad.host.keeping.checkpoint_files import Name
+from crowdgrad.host.setbacks import MAX_TRIES
 from crowdgrad.simulator.chance import Dice
 from crowdgrad.simulator.disk import Mount
 from crowdgrad.simulator.machine import FOLDER, NAME, Machine
@@ -26,6 +27,7 @@ class Misfortunes:
         self._machine = machine
         self._people = people
         self._dice = dice
+        self._diverged = 0
         self.until = 0.0
         """By then whatever has happened so far is in nobody's way any more."""
 
@@ -89,7 +91,9 @@ class Misfortunes:
 
     def diverges(self) -> None:
         """The next number of worker 0 is not finite: everything goes back to a good checkpoint."""
-        self._machine.diverges = 1
+        self._diverged += 1
+        if self._diverged <= MAX_TRIES:  # more from one checkpoint, and a host rightly gives up
+            self._machine.diverges = 1
 
     def worker_dies(self) -> None:
         """Worker 0 alone, and its host starts another."""

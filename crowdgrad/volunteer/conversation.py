@@ -42,6 +42,7 @@ from crowdgrad.net.transport.base import Connection, Payload
 
 Answer = Grant | Wait
 A = TypeVar("A")
+NO_ROOM = memoryview(b"")
 
 
 class Conversation:
@@ -115,12 +116,12 @@ class Conversation:
         return await future
 
     def _sink(self, message: Message, length: int) -> memoryview:
-        into: memoryview | None = None
-        if isinstance(message, Grant) and message.link == 0 and message.ticket in self._exchanges:
-            into = self._exchanges[message.ticket][0]
-        elif isinstance(message, Fresh) and message.ticket in self._fetches:
-            into = self._fetches[message.ticket][0]
-        if into is not None and len(into) == length:
+        into = NO_ROOM
+        if isinstance(message, Grant) and message.link == 0:
+            into = _room(self._exchanges, message.ticket)
+        elif isinstance(message, Fresh):
+            into = _room(self._fetches, message.ticket)
+        if len(into) == length:
             return into
         if isinstance(message, Blob) and self._blobs.get(message.hash, (-1,))[0] == length:
             return memoryview(bytearray(length))
@@ -159,6 +160,15 @@ class Conversation:
         self._exchanges.clear()
         self._fetches.clear()
         self._blobs.clear()
+
+
+def _room(asked: dict[int, tuple[memoryview, asyncio.Future[A]]], ticket: int) -> memoryview:
+    """Where the answer's payload goes, once: a second one would change what is worked from."""
+    if ticket not in asked:
+        return NO_ROOM
+    into, waiting = asked[ticket]
+    asked[ticket] = (NO_ROOM, waiting)
+    return into
 
 
 def _answer(asked: dict[int, tuple[memoryview, asyncio.Future[A]]], ticket: int, said: A) -> None:

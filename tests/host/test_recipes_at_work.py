@@ -426,6 +426,29 @@ def test_what_is_let_go_while_a_backup_is_being_made_is_not_kept() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("half", [False, True])
+def test_what_is_wanted_again_while_a_backup_is_being_made_is_kept(half: bool) -> None:
+    async def scenario() -> None:
+        training, _ = stage(DCASGD(batch_size=10, overlap=0, half_backups=half), 1)
+        parameters = training.parameters
+        async with parameters.published() as snapshot:
+            await parameters._lock.acquire()
+            holding = [asyncio.create_task(parameters.hold(snapshot))]
+            await asyncio.sleep(0)
+            parameters.drop([snapshot.version])
+            holding.append(asyncio.create_task(parameters.hold(snapshot)))
+            await asyncio.sleep(0)
+            parameters._lock.release()
+            await asyncio.gather(*holding)
+        assert snapshot.version in parameters._backups  # type: ignore[operator]
+        assert snapshot.users == (not half), "a shared backup is the snapshot itself"
+        parameters.drop([snapshot.version])
+        assert snapshot.version not in parameters._backups  # type: ignore[operator]
+        assert snapshot.users == 0
+
+    run(scenario)
+
+
 def test_the_hosts_own_worker_warms_up_if_it_is_ready() -> None:
     async def scenario() -> None:
         recipe = Downpour(batch_size=10, push_every=2, fetch_every=2, warm_start_batches=6)

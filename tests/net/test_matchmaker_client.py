@@ -13,10 +13,10 @@ import pytest
 from crowdgrad.domain.job import Member, Roster
 from crowdgrad.domain.matching import Code, JobListing
 from crowdgrad.domain.work import VolunteerId
-from crowdgrad.errors import TargetError, TurnedAway, Unreachable
+from crowdgrad.errors import Replaced, TargetError, TurnedAway, Unreachable
 from crowdgrad.net import rooms
 from crowdgrad.net.matchmaker import HostPresence, Match, VolunteerPresence, publish, wait_for_job
-from crowdgrad.net.presence import normalise
+from crowdgrad.net.presence import WEB, normalise
 from tests.matchmaker.running import Running, offer, volunteer, worker
 
 WITHIN_S = 20.0
@@ -179,18 +179,35 @@ def test_a_host_may_come_back_with_its_token_and_nobody_else_may(matchmaker: Run
     run(scenario())
 
 
-def test_the_same_volunteer_twice_ends_the_first(matchmaker: Running) -> None:
+def test_of_the_same_volunteer_twice_one_gives_up(matchmaker: Running) -> None:
     async def scenario() -> None:
         host = await publish(matchmaker.url, offer(), worker=worker())
         a = await wait_for_job(matchmaker.url, volunteer("a"))
         with pytest.raises(TurnedAway):
             await wait_for_job(matchmaker.url, volunteer("a"))
         twin = await wait_for_job(matchmaker.url, volunteer("a"), token=a.presence.token)
-        await until(lambda: isinstance(a.presence.failure, TurnedAway))
-        with pytest.raises(TurnedAway, match="same id"):
-            await a.presence.next_job()
         assert twin.position == 1
+        await until(lambda: bool(a.presence.failure or twin.presence.failure))
+        first, last = (a, twin) if a.presence.failure else (twin, a)
+        with pytest.raises(Replaced, match="same id"):
+            await first.presence.next_job()
+        await until(lambda: last.presence.connected)
+        assert last.presence.failure is None
         await leave(a, twin, host)
+
+
+def test_whom_its_own_late_hello_replaces_comes_back(matchmaker: Running) -> None:
+    async def scenario() -> None:
+        host = await publish(matchmaker.url, offer(), worker=worker())
+        where = f"{matchmaker.url.replace('http', 'ws')}/v1/jobs/{offer().id}/presence"
+        for _ in range(2):
+            late = await WEB.connect(where)
+            await late.send(rooms.encode(rooms.Hello(token=host.token)).decode())
+            await until(lambda: not host.connected)
+            WEB.abort(late)
+            await until(lambda: host.connected)
+        assert host.failure is None
+        await leave(await wait_for_job(matchmaker.url, volunteer("a")), host)
 
     run(scenario())
 

@@ -189,6 +189,27 @@ def test_what_was_not_asked_for_ends_the_conversation(frame: tuple[Message, byte
     run_virtual(main())
 
 
+@pytest.mark.parametrize("fetched", [False, True])
+def test_a_second_answer_does_not_change_what_the_first_brought(fetched: bool) -> None:
+    async def main() -> None:
+        talk, far, slots, waiting = await asked(1)
+        frames: list[tuple[Message, bytes]] = [(grant(1), b"AAAA"), (grant(1), b"BBBB")]
+        if fetched:
+            slots.append(bytearray(4))
+            waiting.append(asyncio.create_task(talk.fetch(memoryview(slots[1]))))
+            await far.receive()
+            fresh = Fresh(ticket=2, base=BASE)
+            frames = [(grant(1), b"AAAA"), (fresh, b"AAAA"), (fresh, b"BBBB")]
+        listening = asyncio.create_task(talk.run(beat_s=1, silence_s=10))
+        in_one_piece(far, *frames)
+        with pytest.raises(FrameError):
+            await listening
+        assert slots == [b"AAAA"] * len(slots)
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+    run_virtual(main())
+
+
 def test_whoever_waits_when_the_job_ends_is_told() -> None:
     async def main() -> None:
         talk, far, _, waiting = await asked(1)

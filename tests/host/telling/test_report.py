@@ -136,7 +136,7 @@ def test_it_tells_who_came_and_went_and_why() -> None:
     page = Reader(render(prepared("Digits"), told, history(1.0)))
     text = " ".join(page.text)
     assert "<i>eve" in text
-    for wanted in ("5 came, 3 went (silent 3). The last 1:", gone.reason, "1,234", "12 s"):
+    for wanted in ("5 came, 3 went (3 fell silent). The last 1:", gone.reason, "1,234", "12 s"):
         assert wanted in text
 
 
