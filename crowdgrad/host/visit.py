@@ -375,7 +375,8 @@ class Visit:
     ) -> bool:
         """Answer with a unit, or (if `wait`) with why there is none; False: not answered yet."""
         training = self._training
-        after = ask.update.unit if ask.update is not None else None
+        # A replica goes on only from what was accepted, not from what it said twice.
+        after = ask.update.unit if ask.update is not None and verdict == "accepted" else None
         self._desk.trim(needed=1)
         async with training.parameters.published() as snapshot:
             granted, reason = training.lease(
