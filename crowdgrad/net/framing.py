@@ -106,6 +106,13 @@ class FrameReader:
         self._owed: tuple[Message, int] | None = None  # the frame whose payload has no room yet
         self._unwanted: tuple[Message, int] | None = None  # the frame whose payload nobody wants
 
+    def give_up(self) -> None:
+        """Nothing more is read: let go of buffers and of whoever they were for."""
+        self.sink = refuse_payload
+        self._staging, self._held = bytearray(), 0
+        self._message, self._payload = None, memoryview(b"")
+        self._owed = self._unwanted = None
+
     @property
     def stuck(self) -> bool:
         """Whether a payload waits for room; `buffer` and `filled` are not to be called then."""

@@ -135,6 +135,7 @@ class Ledger:
         now = account.joined_at if now is None else now
         account.times.go(now)
         account.connected = account.asked = False
+        account.speed = Meter()
         account.kept = None
         self._here = None
         account.leased_at.clear()

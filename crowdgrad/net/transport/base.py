@@ -145,6 +145,7 @@ class Inbox:
     def end(self, error: PeerError) -> None:
         if self.error is None:
             self.error = error
+            self.reader.give_up()
         self._wake()
 
     async def get(self) -> tuple[Message, memoryview]:

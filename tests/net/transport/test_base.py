@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
+import weakref
 
 import pytest
 from hypothesis import given
@@ -102,6 +104,34 @@ def test_what_waits_is_handed_over_before_the_end_is() -> None:
                 await reading.inbox.get()
 
     run_virtual(main())
+
+
+def test_at_the_end_buffers_and_whoever_they_were_for_are_let_go_at_once() -> None:
+    class Room(bytearray):
+        """Of a payload, and what its receiver is known by."""
+
+    class Receiver:
+        def sink(self, message: Message, length: int) -> memoryview:
+            return memoryview(Room(length))
+
+    reading, receiver = Reading(), Receiver()
+    reading.inbox.reader.sink = receiver.sink
+    half = pack(Exchange(), 100_000) + b"x" * 50
+    reading.inbox.reader.buffer()[: len(half)] = half
+    gc.disable()  # the ends of a connection know each other: a collector may take its time
+    try:
+        reading.inbox.filled(len(half))
+        room = weakref.ref(reading.inbox.reader._payload.obj)
+        assert isinstance(room(), Room)
+        known = weakref.ref(receiver)
+        del receiver
+        assert known() is not None
+        reading.inbox.end(ConnectionLost("It ended."))
+        assert room() is None
+        assert known() is None
+        assert len(reading.inbox.reader._staging) == 0
+    finally:
+        gc.enable()
 
 
 @given(st.lists(st.sampled_from(["words", "payload", "heartbeat", "get"]), max_size=120))
