@@ -14,8 +14,6 @@ for long; a lock keeps whoever copies from seeing half a change.
 from __future__ import annotations
 
 import asyncio
-import mmap
-import sys
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -25,6 +23,7 @@ import numpy as np
 
 from crowdgrad.domain.program import ProgramSpec
 from crowdgrad.domain.work import Version
+from crowdgrad.host.allocation import INLINE_BYTES, blank, copy_of
 from crowdgrad.host.backups import Backups, HalfBackups, SharedBackups
 from crowdgrad.numerics import buffers
 from crowdgrad.numerics.decay import decay
@@ -34,34 +33,8 @@ from crowdgrad.numerics.staleness import weight
 from crowdgrad.numerics.vectors import Vector, all_finite, as_bytes, blocks
 from crowdgrad.recipes.base import Serving
 
-INLINE_BYTES = 1 << 20
 MAX_SPARE = 1
 T = TypeVar("T")
-
-
-def room(size: int) -> memoryview:
-    """So many bytes of memory; large ones go back to the system at once when nobody uses them.
-
-    An allocator would keep them for later, and with a handful of vectors that is a lot.
-    """
-    if size <= INLINE_BYTES:
-        return memoryview(bytearray(size))
-    if sys.platform == "win32":
-        return memoryview(mmap.mmap(-1, size))
-    return memoryview(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
-
-
-def blank(words: int) -> Vector:
-    """A vector of so many numbers, whichever."""
-    if 4 * words <= INLINE_BYTES:
-        return np.empty(words, np.float32)
-    return np.frombuffer(room(4 * words), np.float32)
-
-
-def copy_of(vector: Vector) -> Vector:
-    fresh = blank(len(vector))
-    np.copyto(fresh, vector)
-    return fresh
 
 
 class Snapshot:
@@ -416,35 +389,3 @@ def _gaps(trained: tuple[slice, ...] | None, size: int) -> list[slice]:
     ends = [0, *(part.stop for part in trained)]
     starts = [*(part.start for part in trained), size]
     return [slice(a, b) for a, b in zip(ends, starts, strict=True) if a < b]
-
-
-class BufferPool:
-    """Reused buffers for payloads that arrive, all of one size."""
-
-    def __init__(self, size: int, *, spare: int = 8) -> None:
-        self._size = size
-        self._spare: list[memoryview] = []
-        self._max_spare = spare
-        self.taken = 0
-        """Buffers that somebody uses."""
-
-    @property
-    def spare(self) -> int:
-        return len(self._spare)
-
-    def take(self) -> memoryview:
-        self.taken += 1
-        return self._spare.pop() if self._spare else room(self._size)
-
-    def forget(self, count: int) -> None:
-        """So many will not come back."""
-        self.taken -= count
-
-    def give(self, buffer: memoryview) -> None:
-        self.taken -= 1
-        if len(self._spare) < self._max_spare and len(buffer) == self._size:
-            self._spare.append(buffer)
-
-    def trim(self, most: int) -> None:
-        """Keep at most so many that nobody uses."""
-        del self._spare[max(0, most) :]

@@ -19,9 +19,9 @@ from crowdgrad.errors import (
     TurnedAway,
     one_line,
 )
+from crowdgrad.host.allocation import BufferPool
 from crowdgrad.host.gate import LARGE_BYTES, Gate
 from crowdgrad.host.members.accounts import Contribution
-from crowdgrad.host.parameters import BufferPool
 from crowdgrad.host.training import Training
 from crowdgrad.host.visit import Desk, Visit
 from crowdgrad.net import handshake, identity

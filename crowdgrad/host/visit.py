@@ -21,10 +21,11 @@ from typing import Any
 from crowdgrad.domain.data import ChunkHash
 from crowdgrad.domain.work import VolunteerId
 from crowdgrad.errors import ConnectionLost, FrameError, MessageError, PeerError
+from crowdgrad.host.allocation import BufferPool
 from crowdgrad.host.evaluation import is_evaluation
 from crowdgrad.host.gate import Asking, Gate, Place
 from crowdgrad.host.members.accounts import Contribution
-from crowdgrad.host.parameters import BufferPool, Snapshot
+from crowdgrad.host.parameters import Snapshot
 from crowdgrad.host.training import Training
 from crowdgrad.host.units import Granted
 from crowdgrad.net.framing import NOWHERE

@@ -7,7 +7,8 @@ import contextlib
 
 import numpy as np
 
-from crowdgrad.host.parameters import INLINE_BYTES, BufferPool, Parameters, blank, copy_of, room
+from crowdgrad.host.allocation import INLINE_BYTES, BufferPool, blank, copy_of, room
+from crowdgrad.host.parameters import Parameters
 from tests.host import small
 from tests.host.people import asynchronous
 
