@@ -121,8 +121,8 @@ def _age(seconds: float) -> str:
 
 def _amount(value: float) -> str:
     """In three digits, with what comes before a unit."""
-    for power, letter in ((9, "G"), (6, "M"), (3, "k")):
-        if value >= 10**power:
+    for power, letter in ((12, "T"), (9, "G"), (6, "M"), (3, "k")):
+        if value >= 0.9995 * 10**power:
             return f"{value / 10**power:.3g} {letter}"
     return f"{value:.0f} "
 

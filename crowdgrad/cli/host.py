@@ -310,6 +310,7 @@ async def _serve(
         # ones. Capturing leaves more than a million: what volunteers leave would pile up for days.
         gc.collect()
         gc.freeze()
+        gc.collect()  # this one counts how many are left
         display, watch = _display(args, console)
         with display:
             return await here.to_the_end(stop, started=started, watch=watch)

@@ -14,7 +14,7 @@ exit code 1 if something happened that must never be.
 
   crowdgrad simulate storm --seed 7              one life of every recipe
   crowdgrad simulate storm --seed 7 --seeds 100  a hundred lives of each
-  crowdgrad simulate storm --recipe chains --seed 7 --trace
+  crowdgrad simulate storm --recipe chains --seed 2 --trace
                                                  one life, line by line
 """
 

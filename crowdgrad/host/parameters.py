@@ -254,13 +254,17 @@ class Parameters:
             async with self._lock:
                 if version in self._wanted and version not in backups:
                     weights = snapshot.vector[: self._layout.size]
-                    await self._do(lambda: backups.keep(version, weights))
-                    self._kept(snapshot)
+                    try:
+                        await self._do(lambda: backups.keep(version, weights))
+                    finally:
+                        self._kept(snapshot)
         finally:
             self._release(snapshot)
 
     def _kept(self, snapshot: Snapshot) -> None:
         assert self._backups is not None
+        if snapshot.version not in self._backups:
+            return  # that went wrong
         if snapshot.version not in self._wanted:  # let go of while it was being kept
             self._backups.drop(snapshot.version)
         elif not self._serving.half_backups:  # there the difference is enough
@@ -376,10 +380,17 @@ class Parameters:
             self._spare.append(snapshot)
 
     async def _do(self, work: Callable[[], None]) -> None:
+        """Under the lock, and to the end: who is cancelled meanwhile waits for the thread, so that
+        nobody looks before it is done."""
         if self._vector.nbytes <= INLINE_BYTES:
             work()
-        else:
-            await asyncio.to_thread(work)
+            return
+        doing = asyncio.ensure_future(asyncio.to_thread(work))
+        try:
+            await asyncio.shield(doing)
+        finally:
+            if not doing.done():
+                await asyncio.wait([doing])
 
 
 def _gaps(trained: tuple[slice, ...] | None, size: int) -> list[slice]:

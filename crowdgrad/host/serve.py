@@ -147,7 +147,9 @@ class Run:
 
     def _check_newest(self, going_on: GoingOn) -> None:
         """That no host worked on the run between our look and our lock. Raises RunBusy."""
-        if self._files.newest() != going_on.newest:
+        with disk_errors(self.folder.path):
+            newest = self._files.newest()
+        if newest != going_on.newest:
             self.folder.close()
             raise RunBusy(
                 f"Another host went on with {self.folder.path} a moment ago.",

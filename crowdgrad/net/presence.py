@@ -141,14 +141,16 @@ class Link(Generic[T]):
     async def _stay(self, welcome: rooms.Welcome) -> None:
         try:
             while True:
+                why = "the connection was lost"
                 try:
                     await self._talk(welcome)
                 except Replaced as error:
                     self._bear(error, asyncio.get_running_loop().time())
+                    why = error.message
                 except (OSError, WebSocketException, ConnectionLost):
                     pass
                 self._socket = None
-                welcome = await self._return()
+                welcome = await self._return(why)
         except (TurnedAway, Replaced, MessageError) as error:
             socket, self._socket = self._socket, None
             if socket is not None:
@@ -193,9 +195,8 @@ class Link(Generic[T]):
             except TimeoutError:
                 self._outbox.append(rooms.StillHere())
 
-    async def _return(self) -> rooms.Welcome:
+    async def _return(self, why: str) -> rooms.Welcome:
         attempt = 0
-        why = "the connection was lost"
         while True:
             self._calls.lost(why)
             await asyncio.sleep(delay_s(attempt, self._random01()))

@@ -66,8 +66,7 @@ class End(InprocConnection):
         self._last_at = 0.0
 
     async def send(self, message: Message, payload: Payload = b"") -> None:
-        if self._inbox.error is not None:
-            raise self._inbox.error
+        self._inbox.check()
         data = pack(message, len(payload)) + bytes(payload)
         self.sent_at = self._loop.time()
         self._sent_bytes += len(data)
@@ -76,8 +75,7 @@ class End(InprocConnection):
         other = self._other
         while not other._reading.is_set() and not self._network.is_cut(self):
             await other._reading.wait()
-            if self._inbox.error is not None:
-                raise self._inbox.error
+            self._inbox.check()
 
     @property
     def _other(self) -> End:

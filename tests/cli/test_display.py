@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from crowdgrad.cli.display import View, plain, sparkline, summary
+from crowdgrad.cli.display import View, _amount, plain, sparkline, summary
 from crowdgrad.domain.program import Better
 from crowdgrad.domain.work import Version
 from crowdgrad.host.evaluation import Scores
@@ -83,11 +83,20 @@ def test_a_reason_that_does_not_fit_says_so_and_nothing_else_is_cut() -> None:
     assert row.rstrip("│ ").endswith("…")
 
 
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0 "), (999.4, "999 "), (999.6, "1 k"), (999_600, "1 M"), (12_345_678, "12.3 M"),
+     (999.7e9, "1 T"), (1.5e12, "1.5 T")],
+)  # fmt: skip
+def test_amounts_have_three_digits(value: float, text: str) -> None:
+    assert _amount(value) == text
+
+
 def test_at_the_end_it_is_told_in_words_why_people_went() -> None:
     console = Console(width=200)
     with console.capture() as found:
         summary(console, replace(a_status(), departures_by_kind={"host": 4, "slow": 1}), "runs/x")
-    assert "5 went (4 were here when the host stopped, 1 were too slow)" in found.get()
+    assert "5 went (4 went with the host, 1 were too slow)" in found.get()
 
 
 def test_a_checkpoint_is_young_and_its_trouble_loud() -> None:

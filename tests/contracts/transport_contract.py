@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Coroutine
 from typing import Any, TypeVar
@@ -460,7 +462,7 @@ class TransportContract(ABC):
                 far.close()
                 with pytest.raises(TurnedAway, match="full") as raised:
                     await far.receive()
-                assert raised.value is error
+                assert str(raised.value) == str(error)
                 with pytest.raises(TurnedAway):
                     await far.send(Leave(reason="note"))
                 problem, payload = await near.receive()
@@ -520,6 +522,33 @@ class TransportContract(ABC):
                     with pytest.raises(ConnectionLost):
                         await end.send(Leave(reason="note"))
                 near.close()  # once more does no harm
+
+        self.run(main())
+
+    def test_whoever_heard_of_the_end_is_not_kept_alive_by_it(self) -> None:
+        class Vector(bytearray):
+            """What somebody was about to send."""
+
+        async def hear(connection: Connection, vector: Vector) -> None:
+            with pytest.raises(ConnectionLost):
+                await connection.receive()
+            with pytest.raises(ConnectionLost):
+                await connection.send(giver(1), memoryview(vector))
+
+        async def main() -> None:
+            async with self.linked() as (near, far):
+                vector = Vector(1000)
+                known = weakref.ref(vector)
+                near.close(ConnectionLost("It fell silent."))
+                gc.collect()
+                gc.disable()
+                try:
+                    await hear(near, vector)
+                    await hear(far, vector)
+                    del vector
+                    assert known() is None
+                finally:
+                    gc.enable()
 
         self.run(main())
 

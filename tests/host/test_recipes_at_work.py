@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from crowdgrad.domain.work import Version
+from crowdgrad.host.allocation import INLINE_BYTES
 from crowdgrad.numerics.rules import SGD
 from crowdgrad.numerics.schedules import Schedule
+from crowdgrad.numerics.vectors import Vector
 from crowdgrad.recipes.async_sgd import AsyncSGD
 from crowdgrad.recipes.averaging import WeightAveraging
 from crowdgrad.recipes.base import Penalty
@@ -421,6 +425,40 @@ def test_what_is_let_go_while_a_backup_is_being_made_is_not_kept() -> None:
             parameters._lock.release()
             await holding
         assert snapshot.version not in parameters._backups  # type: ignore[operator]
+        assert snapshot.users == 0
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_who_is_cancelled_while_a_backup_is_made_leaves_it_to_others(half: bool) -> None:
+    async def scenario() -> None:
+        recipe = DCASGD(batch_size=10, overlap=0, half_backups=half)
+        training = small.training(recipe=recipe, size=INLINE_BYTES // 4 + 1)
+        parameters = training.parameters
+        assert parameters._backups is not None
+        going, goes_on = threading.Event(), threading.Event()
+        keep = parameters._backups.keep
+
+        def slowly(version: Version, vector: Vector) -> None:
+            going.set()
+            assert goes_on.wait(20)
+            keep(version, vector)
+
+        parameters._backups.keep = slowly  # type: ignore[method-assign]
+        async with parameters.published() as snapshot:
+            first = asyncio.create_task(parameters.hold(snapshot))
+            await asyncio.to_thread(going.wait)
+            second = asyncio.create_task(parameters.hold(snapshot))
+            first.cancel()
+            await asyncio.sleep(0.01)
+            assert not second.done(), "nobody looks while a thread is at it"
+            goes_on.set()
+            await asyncio.gather(first, second, return_exceptions=True)
+            assert first.cancelled()
+        assert snapshot.version in parameters._backups
+        assert snapshot.users == (not half), "a shared backup is the snapshot itself"
+        parameters.drop([snapshot.version])
         assert snapshot.users == 0
 
     run(scenario)

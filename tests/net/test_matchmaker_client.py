@@ -195,6 +195,8 @@ def test_of_the_same_volunteer_twice_one_gives_up(matchmaker: Running) -> None:
         assert last.presence.failure is None
         await leave(a, twin, host)
 
+    run(scenario())
+
 
 def test_whom_its_own_late_hello_replaces_comes_back(matchmaker: Running) -> None:
     async def scenario() -> None:

@@ -24,7 +24,7 @@ WORDS: Mapping[str, str] = {
     "slow": "were too slow",
     "turned_away": "were turned away",
     "stayed": "stayed to the end",
-    "host": "were here when the host stopped",
+    "host": "went with the host",
     "other": "went otherwise",
 }
 STAYED = "stayed to the end"

@@ -11,6 +11,7 @@ is the error that `receive` and `send` raise from then on.
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -144,14 +145,19 @@ class Inbox:
 
     def end(self, error: PeerError) -> None:
         if self.error is None:
-            self.error = error
+            self.error = copy.copy(error)
             self.reader.give_up()
         self._wake()
 
+    def check(self) -> None:
+        """Raises what ended it, each time anew: what is raised remembers who heard of it, down to
+        the vector that was being sent, and nobody may be kept alive by that."""
+        if self.error is not None:
+            raise copy.copy(self.error)
+
     async def get(self) -> tuple[Message, memoryview]:
         while not self._frames:
-            if self.error is not None:
-                raise self.error
+            self.check()
             assert self._waiter is None, "two receivers on one connection"
             self._waiter = asyncio.get_running_loop().create_future()
             try:

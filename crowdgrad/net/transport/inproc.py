@@ -49,8 +49,9 @@ class InprocConnection:
         return self._inbox.paused
 
     def set_sink(self, sink: Sink) -> None:
-        self._inbox.reader.sink = sink
-        self._inbox.reader.max_body_bytes = MAX_BODY_BYTES
+        if self._inbox.error is None:
+            self._inbox.reader.sink = sink
+            self._inbox.reader.max_body_bytes = MAX_BODY_BYTES
 
     def make_room(self, payload: memoryview) -> None:
         if self._inbox.error is not None:
@@ -62,8 +63,7 @@ class InprocConnection:
             self.refuse(error)
 
     async def send(self, message: Message, payload: Payload = b"") -> None:
-        if self._inbox.error is not None:
-            raise self._inbox.error
+        self._inbox.check()
         assert self._twin is not None
         data = pack(message, len(payload)) + bytes(payload)
         self.sent_at = self._loop.time()
@@ -76,8 +76,7 @@ class InprocConnection:
         await asyncio.sleep(0)
         while not self._twin._reading.is_set():
             await self._twin._reading.wait()
-            if self._inbox.error is not None:
-                raise self._inbox.error
+            self._inbox.check()
 
     async def receive(self) -> tuple[Message, memoryview]:
         return await self._inbox.get()

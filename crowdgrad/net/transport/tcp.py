@@ -58,8 +58,9 @@ class TcpConnection(asyncio.BufferedProtocol):
         return self._inbox.paused
 
     def set_sink(self, sink: Sink) -> None:
-        self._inbox.reader.sink = sink
-        self._inbox.reader.max_body_bytes = MAX_BODY_BYTES
+        if self._inbox.error is None:
+            self._inbox.reader.sink = sink
+            self._inbox.reader.max_body_bytes = MAX_BODY_BYTES
 
     def make_room(self, payload: memoryview) -> None:
         if self._inbox.error is not None:
@@ -70,8 +71,7 @@ class TcpConnection(asyncio.BufferedProtocol):
             self.refuse(error)
 
     async def send(self, message: Message, payload: Payload = b"") -> None:
-        if self._inbox.error is not None:
-            raise self._inbox.error
+        self._inbox.check()
         assert self._transport is not None
         if self._copies and (len(payload) > PART_BYTES or self._turn.locked()):
             await self._send_in_parts(message, payload)
@@ -95,8 +95,7 @@ class TcpConnection(asyncio.BufferedProtocol):
                 raise
 
     async def _write(self, part: Payload) -> None:
-        if self._inbox.error is not None:
-            raise self._inbox.error
+        self._inbox.check()
         assert self._transport is not None
         self._transport.write(part)
         self._written_bytes += len(part)
@@ -106,8 +105,7 @@ class TcpConnection(asyncio.BufferedProtocol):
 
     async def _drained(self) -> None:
         await self._writable.wait()
-        if self._inbox.error is not None:
-            raise self._inbox.error
+        self._inbox.check()
 
     async def receive(self) -> tuple[Message, memoryview]:
         return await self._inbox.get()
