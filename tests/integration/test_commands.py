@@ -207,7 +207,14 @@ def test_the_demo_ends_by_itself(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "moment",
-    ["", "Data:", "processes started", pytest.param("Killed blaise", marks=pytest.mark.slow)],
+    [
+        "",
+        "Data:",
+        *(
+            pytest.param(moment, marks=pytest.mark.slow)
+            for moment in ("processes started", "Killed blaise")
+        ),
+    ],
 )
 def test_ctrl_c_at_any_moment_leaves_nothing(tmp_path: Path, moment: str) -> None:
     demo = Demo(tmp_path)

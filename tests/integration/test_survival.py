@@ -294,6 +294,7 @@ def test_what_is_finished_elsewhere_is_trained_for_longer(run: Path, tmp_path: P
     assert (run / "model.safetensors").exists()
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_was_altered_is_named_and_the_one_before_used(
     run: Path, tmp_path: Path
 ) -> None:

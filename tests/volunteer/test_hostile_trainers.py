@@ -181,7 +181,7 @@ def test_it_gets_nowhere_and_the_unit_fails(
     assert os.listdir(tmp_path) == ["key"]
 
 
-@pytest.mark.parametrize("act", ["spin", "sleep"])
+@pytest.mark.parametrize("act", ["spin", pytest.param("sleep", marks=pytest.mark.slow)])
 def test_one_that_hangs_is_ended(
     captured: Captured, monkeypatch: pytest.MonkeyPatch, act: str
 ) -> None:
