@@ -135,7 +135,6 @@ class Ledger:
         now = account.joined_at if now is None else now
         account.times.go(now)
         account.connected = account.asked = False
-        account.speed = Meter()
         account.kept = None
         self._here = None
         account.leased_at.clear()
@@ -143,6 +142,7 @@ class Ledger:
         account.chains.clear()
         if account.state != STAYED:
             account.state = why
+            account.speed = Meter()
         self.departures.add(
             Departure(
                 at_s=at_s,

@@ -142,6 +142,18 @@ def test_departures_are_bounded_and_still_counted() -> None:
     assert ledger.departures.total == ledger.departures.arrivals == 3 * MAX_KEPT
 
 
+def test_how_fast_somebody_was_is_still_told_at_the_end_but_not_after_leaving_early() -> None:
+    ledger = Ledger(10.0)
+    for name in ("ada", "ben"):
+        account = ledger.join(0.0, small.volunteer(name), own=False)
+        ledger.accept(1.0, account.volunteer.id, samples=100, staleness=0)
+    ledger[small.volunteer("ada").id].state = STAYED
+    for name in ("ada", "ben"):
+        ledger.leave(small.volunteer(name).id, "left: dinner", 1.5)
+    speeds = [account.speed.rate(1.5) for account in ledger.everyone()]
+    assert speeds == [200.0, 0.0]
+
+
 @pytest.mark.parametrize(
     ("reason", "kind"),
     [
