@@ -46,9 +46,9 @@ polyline.a{stroke:var(--a)}polyline.b{stroke:var(--b)}circle.a{fill:var(--a)}cir
 .key{color:var(--dim);font-size:13px;margin:8px 0 0}.key span{margin-right:18px}
 .key i{display:inline-block;width:14px;height:3px;margin:0 6px 3px 0;border-radius:2px}
 .key i.a{background:var(--a)}.key i.b{background:var(--b)}
-table{border-collapse:collapse;width:100%;font-size:14px;font-variant-numeric:tabular-nums}
-th{font-size:12px;color:var(--dim);font-weight:600;text-align:right;padding:6px 7px}
-td{padding:8px 7px;border-top:1px solid var(--edge);text-align:right;white-space:nowrap}
+table{border-collapse:collapse;width:100%;font-size:13px;font-variant-numeric:tabular-nums}
+th{font-size:12px;color:var(--dim);font-weight:600;text-align:right;padding:6px 4px}
+td{padding:8px 4px;border-top:1px solid var(--edge);text-align:right;white-space:nowrap}
 th:first-child,td:first-child,th.l,td.l{text-align:left}td.l{white-space:normal;min-width:8em;overflow-wrap:anywhere;color:var(--dim)}
 .bar{display:inline-block;width:48px;height:8px;border-radius:4px;background:var(--edge);
 overflow:hidden;vertical-align:middle;margin-right:8px}
