@@ -320,6 +320,26 @@ def test_an_update_sent_again_is_answered_and_goes_on() -> None:
     in_house(test)
 
 
+def test_a_replica_does_not_go_on_from_an_update_said_twice() -> None:
+    async def test(house: House) -> None:
+        identity = guest()
+        first = await Person.join(house, identity=identity)
+        assert isinstance(await first.exchange(), Grant)
+        update = first.update
+        assert update is not None
+        assert (await first.exchange()).verdict == "accepted"
+        second = await Person.join(house, identity=identity)
+        # As it is where the earlier connection's update was accepted only after the second joined.
+        house.training.ledger[second.name].chains[update.unit] = (update.base, 1)
+        second.update = update
+        answer = await second.exchange()
+        assert answer.verdict == "already_done"
+        assert isinstance(answer, Grant)
+        assert (answer.link, answer.base) == (0, house.training.parameters.version)
+
+    in_house(test)
+
+
 def test_slow_uploads_leave_room_for_the_quick() -> None:
     async def test(house: House) -> None:
         slow = [await house.connect() for _ in range(4)]
