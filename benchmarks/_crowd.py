@@ -19,13 +19,16 @@ from torch import nn
 from crowdgrad.capture.models import mnist_mlp
 from crowdgrad.data.shards import shard_arrays
 from crowdgrad.domain.data import Split
-from crowdgrad.domain.job import StoppingRule, Volunteer
+from crowdgrad.domain.job import Job, StoppingRule, Volunteer
 from crowdgrad.domain.work import Unit, UnitId, Update, VolunteerId
 from crowdgrad.host.job import JobPlan, Prepared, prepare
 from crowdgrad.host.members.accounts import Contribution
+from crowdgrad.host.snapshots import Snapshot
+from crowdgrad.host.state import Hold
 from crowdgrad.host.train import load_data
 from crowdgrad.host.training import Training
 from crowdgrad.host.units import Granted
+from crowdgrad.numerics.codecs.packing import Packing
 from crowdgrad.numerics.noise import order
 from crowdgrad.numerics.vectors import Vector
 from crowdgrad.planner.batches import EpochPlans
@@ -84,18 +87,13 @@ class Crowd:
             stop=StoppingRule(epochs=epochs),
             seed=seed,
         )
-        self.training = Training(
-            job=job,
-            spec=prepared.program.spec,
-            manifest=prepared.manifest,
-            initial=prepared.initial.copy(),
-            recipe=recipe,
-            lease_s=1e6,
-        )
+        self.training = self._host(job, recipe)
         self._engine = OnnxEngine(prepared.program)
         self._plans = EpochPlans.of(prepared.manifest, "train", job.local, prepared.program.spec)
         self._columns = {n: self._load(n) for n in prepared.manifest.numbers("train")}
-        self._update = np.empty_like(prepared.initial)
+        self._update = np.empty(prepared.program.spec.update_words, np.float32)
+        self._packing = Packing(job.local.codec, prepared.program.spec.size)
+        self._payload = memoryview(bytearray(self._packing.bytes(len(self._update))))
         self._busy = [0.0] * len(batch_s)
         self._numbers = itertools.count()
         self._events: list[tuple[float, int, Lane]] = []
@@ -107,6 +105,17 @@ class Crowd:
             for lane in range(lanes):
                 self._later(0.0, Lane(who * lanes + lane, account, seconds))
         self._lanes = lanes
+
+    def _host(self, job: Job, recipe: Recipe, hold: Hold | None = None) -> Training:
+        return Training(
+            job=job,
+            spec=self._prepared.program.spec,
+            manifest=self._prepared.manifest,
+            initial=self._prepared.initial.copy(),
+            recipe=recipe,
+            lease_s=1e6,
+            hold=hold,
+        )
 
     async def run(self) -> Found:
         now = ticked = 0.0
@@ -142,8 +151,7 @@ class Crowd:
                 self._later(now + ASK_AGAIN_S, lane)
                 return
             if granted.link == 0:
-                await self.training.parameters.hold(snapshot)
-                lane.parameters = snapshot.vector.copy()
+                lane.parameters = await self._start_of(lane, snapshot)
         who = lane.number // self._lanes
         began = max(now + LATENCY_S, self._busy[who])
         self._busy[who] = began + lane.batch_s * granted.unit.batches
@@ -172,11 +180,26 @@ class Crowd:
             link=granted.link,
         )
         version = self.training.parameters.version
-        verdict = await self.training.take(now, lane.account, update, self._update)
+        verdict = await self._take(now, lane, update)
         if verdict == "accepted":
             lane.after = granted.unit.id
         if self.training.turns.in_rounds and self.training.parameters.version != version:
             self._wake(now)
+
+    async def _start_of(self, lane: Lane, snapshot: Snapshot) -> Vector:
+        """What a unit starts from."""
+        await self.training.parameters.hold(snapshot)
+        return snapshot.vector.copy()
+
+    async def _take(self, now: float, lane: Lane, update: Update) -> str:
+        """The update travels as the recipe's codec has it."""
+        parameters = self.training.parameters
+        self._packing.encode(self._update, self._payload)
+        received = await parameters.received(lane.account.volunteer.id, update, self._payload)
+        try:
+            return await self.training.take(now, lane.account, update, received)
+        finally:
+            parameters.let_go(received)
 
     def _wake(self, now: float) -> None:
         """A round has closed: whoever waits for the next asks at once."""

@@ -1,8 +1,9 @@
-"""Links that can be taken down: every volunteer in a network namespace of its own, at one bridge.
+"""Links that can be taken down or made narrow: machines in network namespaces, at one bridge.
 
 A port of the bridge that is down swallows what is sent, and nobody hears of it: both ends still
-believe in their connection, as when a cable is pulled or a laptop leaves the house. Needs root and
-`ip` of iproute2; where these are missing it says so and the benchmark ends.
+believe in their connection, as when a cable is pulled or a laptop leaves the house. A link that is
+narrow lets so many bits a second through, each way (`tbf`). Needs root and `ip` and `tc` of
+iproute2; where these are missing it says so and the benchmark ends.
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ class Link:
     namespace: str
     port: str
     """The bridge's end of it."""
+    far: str
+    """The other end."""
+    address: str
+    """Of whoever is there."""
 
     @property
     def before(self) -> list[str]:
@@ -70,17 +75,27 @@ class Links:
         assert self._made < MOST
         number = self._made + 1
         far = f"{self._mark}f{number}"
-        link = Link(namespace=f"{self._mark}-{number}", port=f"{self._mark}n{number}")
+        link = Link(
+            namespace=f"{self._mark}-{number}",
+            port=f"{self._mark}n{number}",
+            far=far,
+            address=f"{self._net}.{number // 256}.{number % 256}",
+        )
         self._ip("netns", "add", link.namespace)
         self._links[link.namespace] = link
         self._ip("link", "add", link.port, "type", "veth", "peer", "name", far)
         self._ip("link", "set", link.port, "master", self._mark, "up")
         self._ip("link", "set", far, "netns", link.namespace)
-        where = f"{self._net}.{number // 256}.{number % 256}/16"
-        self._ip("-n", link.namespace, "addr", "add", where, "dev", far)
+        self._ip("-n", link.namespace, "addr", "add", f"{link.address}/16", "dev", far)
         for device in ("lo", far):
             self._ip("-n", link.namespace, "link", "set", device, "up")
         return link
+
+    def narrow(self, link: Link, mbit: float) -> None:
+        """Let so much through, each way; what comes faster waits up to 100 ms."""
+        rule = ["root", "tbf", "rate", f"{mbit:g}mbit", "burst", "32kb", "latency", "100ms"]
+        self._run("tc", "qdisc", "add", "dev", link.port, *rule)
+        self._run("tc", "-n", link.namespace, "qdisc", "add", "dev", link.far, *rule)
 
     def down(self, link: Link) -> None:
         self._ip("link", "set", link.port, "down")
@@ -92,12 +107,15 @@ class Links:
             subprocess.run(["ip", *command], check=False, capture_output=True)
 
     def _ip(self, *words: str) -> None:
-        done = subprocess.run(["ip", *words], check=False, capture_output=True, text=True)
+        self._run("ip", *words)
+
+    def _run(self, *words: str) -> None:
+        done = subprocess.run(words, check=False, capture_output=True, text=True)
         if done.returncode != 0:
-            raise SystemExit(f"{_NEEDED}`ip {' '.join(words)}` says: {done.stderr.strip()}")
+            raise SystemExit(f"{_NEEDED}`{' '.join(words)}` says: {done.stderr.strip()}")
 
 
 _NEEDED = (
-    "A link that goes down is a third of this benchmark. It needs network namespaces, that is root "
-    "and `ip` of iproute2, on Linux; nothing was measured: "
+    "Links of their own are a part of this benchmark. It needs network namespaces, that is root "
+    "and iproute2, on Linux; nothing was measured: "
 )

@@ -116,8 +116,11 @@ class Host:
         *,
         listen: str = "127.0.0.1",
         supervised: bool = False,
+        more: Sequence[str] = (),
+        before: Sequence[str] = (),
     ) -> None:
-        """It runs from `start` on. Its results go to `folder`."""
+        """It runs from `start` on. Its results go to `folder`. `more`: further options; `before`:
+        what the command is put behind."""
         self._job = job
         self._folder = folder
         self._announced = folder / "here.json"
@@ -130,6 +133,8 @@ class Host:
                          "--home", str(home), "--runs", str(folder / "runs"),
                          "--announce", str(self._announced),
                          "--json", str(self._outcome)]  # fmt: skip
+        self._options += more
+        self._before = before
         if not supervised:
             self._options.append("--no-supervise")
         folder.mkdir(parents=True, exist_ok=True)
@@ -145,7 +150,7 @@ class Host:
         self._announced.unlink(missing_ok=True)
         self._forget()
         began = time.monotonic()
-        self._process = Process(arguments, log=self._folder / "host.log")
+        self._process = Process(arguments, log=self._folder / "host.log", before=self._before)
         return began
 
     def await_start(self, other_than: int = 0) -> None:

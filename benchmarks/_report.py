@@ -40,6 +40,8 @@ class Report:
     spread: dict[str, list[float]] = field(default_factory=dict)
     seeds: list[int] = field(default_factory=lambda: [0])
     machine: dict[str, object] = field(default_factory=lambda: machine())
+    notes: dict[str, str] = field(default_factory=dict)
+    """What could not be measured, and why."""
 
     def add(self, figure: str, values: Sequence[float]) -> None:
         """The median of the values, with the least and the greatest."""
@@ -59,6 +61,8 @@ class Report:
             "machine": self.machine,
             "seeds": self.seeds,
         }
+        if self.notes:
+            content["notes"] = self.notes
         text = json.dumps(content, indent=2) + "\n"
         if target == "-":
             sys.stdout.write(text)

@@ -34,7 +34,8 @@
         ├── UpdateRefused       CG504    an update that cannot be used
         ├── ConnectionLost      CG505    the connection ended or fell silent
         ├── TurnedAway          CG506    the other side does not want us (full, over, unknown)
-        └── Replaced            CG507    somebody with the same key has come since
+        ├── Replaced            CG507    somebody with the same key has come since
+        └── NotDialled          CG508    a host sends us to an address near ourselves
 
 Codes are never reused. A message says what happened, with the values; `advice` says what to do.
 """
@@ -219,6 +220,10 @@ class TurnedAway(PeerError):
 
 class Replaced(PeerError):
     code = "CG507"
+
+
+class NotDialled(PeerError):
+    code = "CG508"
 
 
 def one_line(text: str) -> str:

@@ -26,6 +26,9 @@ WORKER_TOKEN_VARIABLE = "CROWDGRAD_WORKER_TOKEN"  # noqa: S105 (a name, not a se
 WORKER_SEED_VARIABLE = "CROWDGRAD_WORKER_SEED"
 """How a host gives the volunteers it starts the same key in every life of a run."""
 
+SERVER_SECRET_VARIABLE = "CROWDGRAD_SERVER_SECRET"  # noqa: S105 (a name, not a secret)
+"""How a host gives the parameter servers it starts the secret they prove to each other."""
+
 
 def _setting(default: Any, help: str) -> Any:
     return field(default=default, metadata={"help": help})
@@ -67,6 +70,9 @@ class Settings:
     )
     exchanges: int = _setting(
         8, "how many large updates or parameters a host has under way at once; the rest wait"
+    )
+    secret_file: str = _setting(
+        "", "the file with the secret that a host and its parameter servers elsewhere share"
     )
 
     def __post_init__(self) -> None:
@@ -165,9 +171,14 @@ def worker_seed() -> str | None:
     return os.environ.get(WORKER_SEED_VARIABLE)
 
 
+def server_secret() -> str | None:
+    """The secret shared with the host, where this process is a parameter server it started."""
+    return os.environ.get(SERVER_SECRET_VARIABLE)
+
+
 def child_environment(extra: Mapping[str, str]) -> dict[str, str]:
     """The environment for a process we start: ours, without secrets meant for us, plus `extra`."""
-    ours = (WORKER_TOKEN_VARIABLE, WORKER_SEED_VARIABLE)
+    ours = (WORKER_TOKEN_VARIABLE, WORKER_SEED_VARIABLE, SERVER_SECRET_VARIABLE)
     kept = {name: value for name, value in os.environ.items() if name not in ours}
     return {**kept, **extra}
 

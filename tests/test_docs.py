@@ -54,6 +54,7 @@ PAGES = {
     "hosts": "volunteer.md",
     "log": "volunteer.md",
     "matchmaker": "matchmaker.md",
+    "server": "servers.md",
     "check": "host.md",
     "predict": "host.md",
     "recipes": "recipes.md",

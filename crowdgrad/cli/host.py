@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from crowdgrad.host.keeping.resume import GoingOn, Serving
     from crowdgrad.host.publishing import Material
     from crowdgrad.host.serve import Here, Options, Outcome
+    from crowdgrad.host.servers.hiring import Wanted
     from crowdgrad.host.telling.status import Status
     from crowdgrad.settings import Settings
 
@@ -79,6 +80,25 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )  # fmt: skip
     parser.add_argument("--epochs", type=whole, help="with --resume: until so many are done")
     parser.add_argument("--helpers", type=whole, help="further local volunteers to start")
+    parser.add_argument(
+        "--servers", type=whole, metavar="N",
+        help="let so many parameter servers on this machine hold the parameters (none)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--server", action="append", metavar="HOST:PORT",
+        help="let this parameter server hold a part of them; once for each (see crowdgrad server)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--servers-hold", choices=("parts", "copies"),
+        help="what each server has: its part, or a copy of everything (parts)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--average-every", type=whole, metavar="UPDATES",
+        help="with copies: updates from one averaging of them to the next (100)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--secret-file", metavar="FILE", help="with --server: the secret shared with the servers"
+    )
     parser.add_argument(
         "--no-supervise", action="store_true",
         help="do not go on by itself when the host is killed",
@@ -280,7 +300,38 @@ def _options(args: argparse.Namespace, before: Serving | None) -> Options:
         matchmaker=args.matchmaker or before.matchmaker,
         helpers=before.helpers if args.helpers is None else args.helpers,
         token=before.token,
+        servers=_servers(args, before),
     )
+
+
+def _servers(args: argparse.Namespace, before: Serving) -> Wanted:
+    from crowdgrad.host.servers.hiring import Wanted
+    from crowdgrad.host.servers.proofs import read_secret
+    from crowdgrad.settings import load
+
+    said = args.servers is not None or args.server is not None
+    elsewhere = tuple(args.server or ()) if said else before.servers
+    file = args.secret_file or load({"home": args.home}).secret_file
+    hold = args.servers_hold or before.servers_hold
+    return Wanted(
+        own=(args.servers or 0) if said else before.own_servers,
+        elsewhere=elsewhere,
+        hold="copies" if hold == "copies" else "parts",
+        average_every=before.average_every if args.average_every is None else args.average_every,
+        secret=read_secret(Path(file)) if elsewhere and file else b"",
+    )
+
+
+def _set_apart() -> None:
+    """Let what there is by now be left out when Python looks for objects to throw away.
+
+    A full look is put off until a quarter as many are new as there are old ones. Capturing leaves
+    more than a million: what volunteers leave would pile up for days. And nobody is served while
+    it looks.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.collect()  # this one counts how many are left
 
 
 async def _serve(
@@ -297,6 +348,7 @@ async def _serve(
     from crowdgrad.process import stop_requests
 
     def started(here: Here) -> None:
+        _set_apart()  # now the API is there, too
         say(str(here.folder))
         _greet(console, here, options.matchmaker)
         if args.announce:
@@ -306,11 +358,7 @@ async def _serve(
 
     with stop_requests() as stop:
         here = Run(prepared, options, settings, going_on)
-        # A full collection is put off until a quarter as many objects are new as there are old
-        # ones. Capturing leaves more than a million: what volunteers leave would pile up for days.
-        gc.collect()
-        gc.freeze()
-        gc.collect()  # this one counts how many are left
+        _set_apart()
         display, watch = _display(args, console)
         with display:
             return await here.to_the_end(stop, started=started, watch=watch)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NewType
 
 from crowdgrad.domain.data import ChunkHash, check_hash
@@ -18,6 +18,9 @@ MAX_ROSTER = 100_000
 MAX_HYPERPARAMETERS = 64
 MAX_CORES = 1 << 16
 MAX_MEMORY_MB = 1 << 40
+MAX_SERVERS = 64
+MAX_ADDRESS = 261
+"""The longest name of a machine, a colon, a port."""
 
 
 def check_hyperparameters(values: dict[str, Value]) -> None:
@@ -140,3 +143,37 @@ class Roster:
             raise ValueError(f"roster of {self.job[:70]}: positions {positions[:10]}")
         if len(self.job) > 64:
             raise ValueError(f"roster of job {self.job[:70]!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerPlace:
+    """One of those that hold the parameters: where it is and which words of the state it has.
+
+    Several together hold all words, each exactly one part; or one alone holds everything.
+    """
+
+    address: str
+    """host:port"""
+    token: str = field(repr=False)
+    """What proves there that the host has admitted whoever shows it, this time."""
+    start: int
+    stop: int
+    """Words [start, stop) of the state are here."""
+    update_stop: int
+    """Words [start, update_stop) of an update belong here."""
+    admission: int = 0
+    """Which admission by the host it is: every time somebody joins it is a higher one."""
+
+    def __post_init__(self) -> None:
+        host, _, port = self.address.rpartition(":")
+        known = host and port.isascii() and port.isdigit() and 0 < int(port[:6]) < 1 << 16
+        if not known or len(self.address) > MAX_ADDRESS or not self.address.isprintable():
+            raise ValueError(f"a server's address is host:port, not {self.address[:70]!r}")
+        if len(self.token) > 64 or not self.token.isprintable():
+            raise ValueError("a server's token has at most 64 printable characters")
+        if not 0 <= self.admission < MAX_COUNT:
+            raise ValueError(f"admission {self.admission}")
+        if not 0 <= self.start < self.update_stop <= self.stop < MAX_COUNT:
+            raise ValueError(
+                f"a server has words {self.start} to {self.stop}, {self.update_stop} of an update"
+            )

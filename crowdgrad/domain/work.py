@@ -14,6 +14,9 @@ VolunteerId = NewType("VolunteerId", str)
 UnitKind = Literal["train", "validate", "test"]
 
 Returns = Literal["gradients", "weights"]
+CodecName = Literal["fp32", "fp16", "bf16"]
+"""How the parameters' numbers travel; buffers always travel as they are."""
+CODED_BYTES: dict[CodecName, int] = {"fp32": 4, "fp16": 2, "bf16": 2}
 
 MAX_BATCHES = 1 << 16
 MAX_BATCH_SIZE = 1 << 16
@@ -62,11 +65,12 @@ class Unit:
     batches: int
 
     def __post_init__(self) -> None:
-        if not 0 <= self.id < MAX_COUNT or min(self.epoch, self.shard, self.first_batch) < 0:
+        if self.epoch < 0 or self.shard < 0 or self.first_batch < 0 or not 0 <= self.id < MAX_COUNT:
             raise ValueError(f"unit {self.id}: numbers count from zero")
         if not 0 < self.batches <= MAX_BATCHES:
             raise ValueError(f"unit {self.id}: {self.batches} batches")
-        if max(self.epoch, self.shard, self.first_batch + self.batches - 1) >= MAX_WORD:
+        last = self.first_batch + self.batches - 1
+        if self.epoch >= MAX_WORD or self.shard >= MAX_WORD or last >= MAX_WORD:
             raise ValueError(f"unit {self.id}: epoch, shard and batches are numbers of 32 bits")
 
 
@@ -141,6 +145,8 @@ class LocalSteps:
     growth_every: int = 1
     largest_batch: int = 0
     """Where growth ends; 0: at 2^16."""
+    codec: CodecName = "fp32"
+    """How parameters travel, both ways."""
 
     def __post_init__(self) -> None:
         if not 0 < self.batch_size <= MAX_BATCH_SIZE:
@@ -167,6 +173,8 @@ class LocalSteps:
             )
         if not 0 <= self.largest_batch <= MAX_BATCH_SIZE:
             raise ValueError(f"largest batch {self.largest_batch} is not up to {MAX_BATCH_SIZE}")
+        if self.codec not in CODED_BYTES:
+            raise ValueError(f"numbers travel as {', '.join(CODED_BYTES)}, not as {self.codec!r}")
 
     def batch_size_at(self, epoch: int) -> int:
         """Grown by then. A function of the epoch alone, so everyone cuts the same batches."""
@@ -182,3 +190,12 @@ class LocalSteps:
     def units_per_fetch(self) -> int:
         """How many units make a chain: the replica goes on from one to the next."""
         return max(1, (self.fetch_every or self.batches_per_unit) // self.batches_per_unit)
+
+
+def wire_place(codec: CodecName, size: int, word: int) -> int:
+    """The byte at which a word of a state or an update begins when it travels.
+
+    `size`: how many numbers the parameters are; what lies behind them travels in words of four
+    bytes. Also how many bytes so many words take.
+    """
+    return CODED_BYTES[codec] * min(word, size) + 4 * max(0, word - size)

@@ -1,18 +1,21 @@
 """The parameters that units in flight started from: one copy a published version, shared.
 
 Delay compensation compares the parameters now with those a volunteer pulled. `SharedBackups` keeps
-the published snapshot itself. `HalfBackups` keeps half-precision differences from a reference that
-is renewed every few versions: half the memory, and close enough, since a difference over a few
-versions is small and only its first digits matter to the correction.
+the published snapshot itself, `CodedBackups` too where it travels in half precision: that is what
+the volunteer started from, and half the memory. `HalfBackups` keeps half-precision differences from
+a reference that is renewed every few versions: also half the memory, and close enough, since a
+difference over a few versions is small and only its first digits matter to the correction.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdgrad.domain.work import Version
+from crowdgrad.numerics.codecs.packing import Packing
 from crowdgrad.numerics.half import HalfDifference
 from crowdgrad.numerics.vectors import Vector
 
@@ -27,8 +30,8 @@ class Backups(Protocol):
 
     def __contains__(self, version: Version) -> bool: ...
 
-    def keep(self, version: Version, vector: Vector) -> None:
-        """Remember what a version was; the vector does not change any more."""
+    def keep(self, version: Version, published: NDArray[Any]) -> None:
+        """Remember what a version was, as it was published; that does not change any more."""
 
     def drop(self, version: Version) -> None:
         """Nobody works from it any more."""
@@ -52,8 +55,8 @@ class SharedBackups:
     def __contains__(self, version: Version) -> bool:
         return version in self._kept
 
-    def keep(self, version: Version, vector: Vector) -> None:
-        self._kept[version] = vector
+    def keep(self, version: Version, published: NDArray[Any]) -> None:
+        self._kept[version] = published
 
     def clear(self) -> None:
         self._kept.clear()
@@ -63,6 +66,34 @@ class SharedBackups:
 
     def weights(self, version: Version) -> Vector:
         return self._kept[version]
+
+
+class CodedBackups:
+    def __init__(self, packing: Packing, size: int) -> None:
+        self._packing = packing
+        self._kept: dict[Version, NDArray[Any]] = {}
+        self._decoded = np.empty(size, np.float32)
+
+    @property
+    def bytes(self) -> int:
+        kept = list(self._kept.values())  # a thread may be keeping another one meanwhile
+        return int(self._decoded.nbytes) + sum(int(coded.nbytes) for coded in kept)
+
+    def __contains__(self, version: Version) -> bool:
+        return version in self._kept
+
+    def keep(self, version: Version, published: NDArray[Any]) -> None:
+        self._kept[version] = published
+
+    def clear(self) -> None:
+        self._kept.clear()
+
+    def drop(self, version: Version) -> None:
+        self._kept.pop(version, None)
+
+    def weights(self, version: Version) -> Vector:
+        self._packing.weights(self._kept[version], self._decoded)
+        return self._decoded
 
 
 class HalfBackups:
@@ -85,11 +116,11 @@ class HalfBackups:
     def __contains__(self, version: Version) -> bool:
         return version in self._kept
 
-    def keep(self, version: Version, vector: Vector) -> None:
+    def keep(self, version: Version, published: NDArray[Any]) -> None:
         if self._reference is None or self._uses >= RENEW_EVERY:
-            self._reference, self._uses = vector.copy(), 0
+            self._reference, self._uses = published.copy(), 0
         self._uses += 1
-        self._kept[version] = (HalfDifference.of(vector, self._reference), self._reference)
+        self._kept[version] = (HalfDifference.of(published, self._reference), self._reference)
 
     def drop(self, version: Version) -> None:
         self._kept.pop(version, None)

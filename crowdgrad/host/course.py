@@ -23,6 +23,8 @@ from crowdgrad.planner.stopping import should_stop
 Phase = Literal["training", "validating", "testing", "over"]
 EVALUATE_EVERY_S = (0.5, 5.0)
 """The least and the most between two evaluations; in between, a twentieth of the time so far."""
+EVALUATE_SHARE = 0.05
+"""The most of worker 0's time that evaluations take, however long one of them does."""
 
 MAX_HISTORY = 4096
 """Evaluations remembered."""
@@ -186,7 +188,9 @@ class Course:
         if not self.evaluation.has("validate") or self._up_to_date(version):
             return None
         least, most = EVALUATE_EVERY_S
-        due = now - self._evaluated_at >= min(most, max(least, 0.05 * self.elapsed_s(now)))
+        pause_s = min(most, max(least, 0.05 * self.elapsed_s(now)))
+        pause_s = max(pause_s, self.evaluation.cost_s / EVALUATE_SHARE)
+        due = now - self._evaluated_at >= pause_s
         if self.phase == "validating" or (self.phase == "training" and due):
             return "validate"
         return None

@@ -76,6 +76,7 @@ class Round:
     samples: int = 0
     loss_sum: float = 0.0
     metric_sums: dict[str, float] = field(default_factory=dict)
+    compute_s: float = 0.0
 
     @property
     def payload(self) -> memoryview:
@@ -84,6 +85,7 @@ class Round:
     def add(self, update: Update) -> None:
         self.samples += update.samples
         self.loss_sum += update.loss * update.samples
+        self.compute_s += update.compute_s
         for name, value in update.metrics.items():
             self.metric_sums[name] = self.metric_sums.get(name, 0.0) + value * update.samples
 
@@ -96,6 +98,8 @@ class Evaluation:
         self._metrics = spec.metrics
         self._numbers = itertools.count()
         self.round: Round | None = None
+        self.cost_s = 0.0
+        """How long worker 0 computed for the last round."""
 
     def has(self, kind: EvaluationKind) -> bool:
         """Whether there is anything to look at: a program of one batch size leaves rests out."""
@@ -138,7 +142,7 @@ class Evaluation:
         done = self.round
         if done is None or not done.book.finished:
             return None
-        self.round = None
+        self.round, self.cost_s = None, done.compute_s
         count = max(done.samples, 1)
         metrics = {
             metric.name: metric.shown(done.metric_sums.get(metric.name, math.nan) / count)

@@ -1,11 +1,8 @@
 """The parameters, what the rule remembers, and the copies on their way to volunteers.
 
 The rule changes one vector in place, the state; the buffers behind the parameters are merged beside
-(`numerics.buffers`). What volunteers receive is a snapshot: one copy per published version that
-somebody asked for, shared by everyone who asked. The latest is written over where nobody receives
-it; older ones live until their last send is over, so there are never more of them than sends under
-way. A new version is published every `publish_every` changes. For rules that need it, what a unit
-in flight started from is kept until nobody works from it any more (`backups`).
+(`numerics.buffers`). What volunteers receive are snapshots (`snapshots`). For rules that need it,
+what a unit in flight started from is kept until nobody works from it any more (`backups`).
 
 Vectors larger than `INLINE_BYTES` are worked on in a thread, so that the event loop is never held
 for long; a lock keeps whoever copies from seeing half a change.
@@ -22,32 +19,22 @@ from typing import TypeVar
 import numpy as np
 
 from crowdgrad.domain.program import ProgramSpec
-from crowdgrad.domain.work import Version
-from crowdgrad.host.allocation import INLINE_BYTES, blank, copy_of
-from crowdgrad.host.backups import Backups, HalfBackups, SharedBackups
+from crowdgrad.domain.work import CodecName, Update, Version, VolunteerId
+from crowdgrad.host.allocation import INLINE_BYTES, BufferPool, copy_of
+from crowdgrad.host.backups import Backups, CodedBackups, HalfBackups, SharedBackups
+from crowdgrad.host.snapshots import Snapshot, Snapshots
+from crowdgrad.host.unpacking import Unpacking
+from crowdgrad.net.framing import SLACK_BYTES
 from crowdgrad.numerics import buffers
+from crowdgrad.numerics.codecs.packing import Packing
 from crowdgrad.numerics.decay import decay
 from crowdgrad.numerics.layout import StateLayout, trained_parts
 from crowdgrad.numerics.rules.base import Memory, Rule, Step, begin
 from crowdgrad.numerics.staleness import weight
-from crowdgrad.numerics.vectors import Vector, all_finite, as_bytes, blocks
+from crowdgrad.numerics.vectors import Vector, all_finite, as_vector, blocks
 from crowdgrad.recipes.base import Serving
 
-MAX_SPARE = 1
 T = TypeVar("T")
-
-
-class Snapshot:
-    """An immutable copy of the parameters at one version, in use by `users` sends and backups."""
-
-    def __init__(self, vector: Vector) -> None:
-        self.vector = vector
-        self.version = Version(incarnation=0, count=0)
-        self.users = 0
-
-    @property
-    def payload(self) -> memoryview:
-        return as_bytes(self.vector)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +54,19 @@ class Parameters:
         version: Version,
         serving: Serving,
         spec: ProgramSpec,
+        *,
+        codec: CodecName = "fp32",
     ) -> None:
+        """`codec`: how states and updates travel."""
         self.version = version
         self._state = state
         self._layout = StateLayout(spec)
+        self._packing = Packing(codec, spec.size)
+        self._unpacking = Unpacking(self._packing, spec.update_words)
+        self.state_bytes = self._packing.bytes(spec.state_words)
+        """Of a state on its way to volunteers."""
+        self.update_bytes = self._packing.bytes(spec.update_words)
+        """Of an update on its way to us."""
         self._vector = state[: spec.size]
         """The parameters themselves, what the rule changes."""
         self._rule = rule
@@ -81,35 +77,83 @@ class Parameters:
             (part, self._vector[part].copy()) for part in _gaps(self._trained, spec.size)
         ]
         self._lock = asyncio.Lock()
-        self._latest: Snapshot | None = None
-        self._spare: list[Snapshot] = []
-        self._pinned = 0
+        self._small = state.nbytes <= INLINE_BYTES
+        self.pool = BufferPool(max(self.state_bytes, self.update_bytes) + SLACK_BYTES)
+        self.snapshots = Snapshots(
+            self._packing, spec.state_words, self.pool, publish_every=serving.publish_every
+        )
         self._backups: Backups | None = None
         self._wanted: set[Version] = set()
         """What somebody works from, whether it is kept already or not."""
         self._held: dict[Version, Snapshot] = {}
         """Snapshots that backups share."""
         if rule.needs_base:
-            half = serving.half_backups
-            self._backups = HalfBackups(spec.size) if half else SharedBackups()
+            self._backups = self._make_backups()
         self._merged: Vector | None = None
         self._merged_samples = self._merged_batches = 0
 
-    @property
-    def state_bytes(self) -> int:
-        return 4 * self._layout.words
-
-    @property
-    def update_bytes(self) -> int:
-        return 4 * self._layout.update_words
+    def _make_backups(self) -> Backups:
+        if not self._packing.plain:
+            return CodedBackups(self._packing, self._layout.size)
+        return HalfBackups(self._layout.size) if self._serving.half_backups else SharedBackups()
 
     @property
     def backup_bytes(self) -> int:
         return self._backups.bytes if self._backups is not None else 0
 
+    @property
+    def elsewhere(self) -> bool:
+        """Whether volunteers get them, and bring their updates, elsewhere."""
+        return False
+
+    @property
+    def away(self) -> str:
+        """Why nothing can be done at present: never, since all is here."""
+        return ""
+
+    def joined(self, who: VolunteerId) -> None:
+        """Somebody may send updates from now on."""
+
+    def left(self, who: VolunteerId) -> None:
+        """Nothing more comes of it."""
+
+    async def received(
+        self, who: VolunteerId, update: Update | None, payload: memoryview
+    ) -> Vector | None:
+        """The numbers of an update; None where there are none. `let_go` must follow.
+
+        Without a copy where they came as they are.
+        """
+        if not len(payload):
+            return None
+        if self._packing.plain:
+            return as_vector(payload)
+        return await self._unpacking.unpack(payload)
+
+    def received_at_once(self, payload: memoryview) -> Vector:
+        """`received`, for whoever has made sure that it can be done `at_once`, until it is asked
+        again: there is nothing to let go of."""
+        return as_vector(payload) if self._packing.plain else self._unpacking.at_once(payload)
+
+    def let_go(self, received: Vector | None) -> None:
+        """What `received` gave is not needed any more, whatever became of it."""
+        if received is not None and not self._packing.plain:
+            self._unpacking.let_go(received)
+
+    @property
+    def at_once(self) -> bool:
+        """Whether nobody has to wait for anything: small vectors, and nobody is at them."""
+        return self._small and not self._lock.locked()
+
     async def acceptable(self, update: Vector) -> bool:
         """Whether an update's numbers are all finite and its counters credible."""
-        return await self.finite(update) and buffers.credible(self._layout, update)
+        return await self.finite(update) and self._credible(update)
+
+    def acceptable_at_once(self, update: Vector) -> bool:
+        return self._finite(update) and self._credible(update)
+
+    def _credible(self, update: Vector) -> bool:
+        return len(update) == self._layout.size or buffers.credible(self._layout, update)
 
     async def finite(self, vector: Vector) -> bool:
         """Whether the numbers of a state, an update or the rule's memory are all finite."""
@@ -137,11 +181,13 @@ class Parameters:
         rate: float,
         batches: int = 1,
         under_way: int = 0,
+        started: Version | None = None,
         applied: Callable[[int], None] = lambda staleness: None,
     ) -> int | None:
         """Apply one update; returns its staleness, or None where we have gone back since.
 
         `under_way`: how many others are being computed. The update is scratch space afterwards.
+        `started`: what it was computed from, where that is not its base, and may not be held.
         `applied` is called before anybody else can look.
         """
         async with self._lock:
@@ -150,10 +196,46 @@ class Parameters:
             staleness = self.version.staleness(base)
             rate *= weight(max(staleness, under_way), self._patience(batches))
             part = buffers.share(staleness)
-            await self._do(lambda: self._step(update, base, rate, batches, part))
+            origin = base if started is None else self._held_of(started)
+            await self._change(lambda: self._step(update, origin, rate, batches, part))
             self.version = self.version.next()
             applied(staleness)
         return staleness
+
+    def apply_at_once(
+        self, update: Vector, base: Version, *, rate: float, batches: int, under_way: int
+    ) -> int:
+        """`apply`, for whoever has made sure that it can be done `at_once`."""
+        staleness = self.version.staleness(base)
+        rate *= weight(max(staleness, under_way), self._patience(batches))
+        if (parted := self.snapshots.part()) is not None:
+            before, fresh = parted
+            self._go_on_in(fresh)
+            self.snapshots.release(before)
+        self._step(update, base, rate, batches, buffers.share(staleness))
+        self.version = self.version.next()
+        return staleness
+
+    async def _change(self, work: Callable[[], None]) -> None:
+        """Do what changes the state; on a copy where somebody still receives the state itself."""
+        parted = self.snapshots.part()
+        if parted is None:
+            await self._do(work)
+            return
+        before, fresh = parted
+
+        def on_a_copy() -> None:
+            self._go_on_in(fresh)
+            work()
+
+        try:
+            await self._do(on_a_copy)
+        finally:
+            self.snapshots.release(before)
+
+    def _go_on_in(self, fresh: Vector) -> None:
+        np.copyto(fresh, self._state)
+        self._state, self._vector = fresh, fresh[: self._layout.size]
 
     def _patience(self, batches: int) -> float:
         """In versions: a unit of several batches is as many gradients at once, so it has less.
@@ -189,20 +271,38 @@ class Parameters:
             if mean is None:
                 return  # we have gone back since
             batches = max(1, round(self._merged_batches / total))
-            await self._do(lambda: self._step_mean(mean, total, rate, batches))
+            await self._change(lambda: self._step_mean(mean, total, rate, batches))
             self.version = self.version.next()
             self._merged_samples = self._merged_batches = 0
             applied()
 
+    async def shift(self, by: Vector) -> None:
+        """Add a state's worth of differences, as one change; what counts stays as it is."""
+        async with self._lock:
+            await self._change(lambda: self._add_to_state(by))
+            self.version = self.version.next()
+
+    def _add_to_state(self, by: Vector) -> None:
+        by_D = by[: self._layout.size]
+        for here in blocks(self._layout.size):
+            np.add(self._vector[here], by_D[here], out=self._vector[here])
+        buffers.shift(self._layout, self._state, by)
+
+    def _held_of(self, version: Version) -> Version | None:
+        return version if self._backups is not None and version in self._backups else None
+
     def _step(
-        self, received: Vector, base: Version, rate: float, batches: int, part: float
+        self, received: Vector, base: Version | None, rate: float, batches: int, part: float
     ) -> None:
-        """`part`: how much the received buffers weigh."""
-        buffers.mix(self._layout, self._state, received, part)
+        """`part`: how much the received buffers weigh. `base`: None is what there is now."""
+        if len(received) > self._layout.size:
+            buffers.mix(self._layout, self._state, received, part)
         update = received[: self._layout.size]
         for here, values in self._frozen:  # nor into the rule's memory
             update[here] = values if self._rule.takes_weights else 0.0
-        before = self._backups.weights(base) if self._backups is not None else None
+        before = None
+        if self._backups is not None:
+            before = self._backups.weights(base) if base is not None else self._vector.copy()
         step = Step(rate=rate, batches=batches, base_D=before, trained=self._trained)
         if self._serving.decay:
             amount = min(1.0, rate * self._serving.decay * batches)
@@ -233,13 +333,47 @@ class Parameters:
     # -- copies -------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def published(self) -> AsyncIterator[Snapshot]:
-        """The published parameters, unchanging while the context lasts."""
-        snapshot = await self._current()
+    async def published(self, since: Version | None = None) -> AsyncIterator[Snapshot]:
+        """The published parameters, unchanging while the context lasts.
+
+        `since`: a version that there is, where nothing older will do.
+        """
+        snapshot = await self._current(since)
         try:
             yield snapshot
-        finally:
-            self._release(snapshot)
+        except BaseException:
+            self.abandon(snapshot)
+            raise
+        self.release(snapshot)
+
+    def publish_at_once(self) -> Snapshot:
+        """`published`, for whoever has made sure that it can be done `at_once`, until `release`."""
+        latest = self.snapshots.latest(self.version)
+        if latest is None and self.snapshots.shares:
+            latest = self.snapshots.share(self._state, self.version)
+        elif latest is None:
+            latest = self.snapshots.make_way()
+            self._packing.encode(self._state, latest.payload)
+            self.snapshots.publish(latest, self.version)
+        latest.users += 1
+        return latest
+
+    def release(self, snapshot: Snapshot) -> None:
+        """One of those it was published to does not need it any more."""
+        self.snapshots.release(snapshot)
+
+    def abandon(self, snapshot: Snapshot) -> None:
+        """`release`, where its sending was broken off."""
+        self.snapshots.abandon(snapshot)
+
+    def hold_at_once(self, snapshot: Snapshot) -> None:
+        """`hold`, for whoever has made sure that it can be done `at_once`."""
+        if self._backups is None:
+            return
+        self._wanted.add(snapshot.version)
+        if snapshot.version not in self._backups:
+            self._backups.keep(snapshot.version, self._packing.coded(snapshot.payload))
+            self._kept(snapshot)
 
     async def hold(self, snapshot: Snapshot) -> None:
         """Somebody works from it: keep what the rule will need of it."""
@@ -253,13 +387,13 @@ class Parameters:
         try:
             async with self._lock:
                 if version in self._wanted and version not in backups:
-                    weights = snapshot.vector[: self._layout.size]
+                    published = self._packing.coded(snapshot.payload)
                     try:
-                        await self._do(lambda: backups.keep(version, weights))
+                        await self._do(lambda: backups.keep(version, published))
                     finally:
                         self._kept(snapshot)
         finally:
-            self._release(snapshot)
+            self.release(snapshot)
 
     def _kept(self, snapshot: Snapshot) -> None:
         assert self._backups is not None
@@ -267,7 +401,7 @@ class Parameters:
             return  # that went wrong
         if snapshot.version not in self._wanted:  # let go of while it was being kept
             self._backups.drop(snapshot.version)
-        elif not self._serving.half_backups:  # there the difference is enough
+        elif not isinstance(self._backups, HalfBackups):  # there the difference is enough
             snapshot.users += 1
             self._held[snapshot.version] = snapshot
 
@@ -279,7 +413,7 @@ class Parameters:
             self._wanted.discard(version)
             self._backups.drop(version)
             if version in self._held:
-                self._release(self._held.pop(version))
+                self.release(self._held.pop(version))
 
     def anew(self, state: Vector, version: Version) -> Saved:
         """That state, and a rule that remembers nothing."""
@@ -309,7 +443,7 @@ class Parameters:
         `beside` is called at the very moment the version changes.
         """
         async with self._lock:
-            await self._do(lambda: self._put_back(saved))
+            await self._change(lambda: self._put_back(saved))
             self.version = version
             if self._backups is not None:
                 self.drop([*self._wanted])
@@ -329,55 +463,21 @@ class Parameters:
             await self._do(lambda: copies.append(copy_of(self._state)))
             return copies[0], self.version
 
-    async def _current(self) -> Snapshot:
+    async def _current(self, since: Version | None = None) -> Snapshot:
         async with self._lock:
-            latest = self._latest
-            if latest is None or self._outdated(latest.version):
-                self._latest = None  # not to be had while it is written over
-                self._pinned += latest is not None and latest.users > 0
-                fresh = self._unused(latest)
-                await self._do(lambda: np.copyto(fresh.vector, self._state))
-                fresh.version = self.version
-                self._latest = latest = fresh
+            latest = self.snapshots.latest(self.version, since)
+            if latest is None and self.snapshots.shares:
+                latest = self.snapshots.share(self._state, self.version)
+            elif latest is None:
+                latest = fresh = self.snapshots.make_way()
+                await self._do(lambda: self._packing.encode(self._state, fresh.payload))
+                self.snapshots.publish(fresh, self.version)
             latest.users += 1
             return latest
 
-    def _unused(self, latest: Snapshot | None) -> Snapshot:
-        """One to write the next version into."""
-        if latest is not None and latest.users == 0:
-            return latest
-        if self._spare:
-            return self._spare.pop()
-        return Snapshot(blank(len(self._state)))
-
     @property
     def pinned(self) -> int:
-        """Snapshots that somebody still receives or works from although there is a newer one."""
-        return self._pinned
-
-    @property
-    def spare(self) -> int:
-        """Snapshots kept only to be written to again."""
-        return len(self._spare)
-
-    def trim(self, most: int) -> None:
-        """Keep at most so many snapshots that nobody receives."""
-        del self._spare[max(0, most) :]
-
-    def _outdated(self, published: Version) -> bool:
-        if published.incarnation != self.version.incarnation:
-            return True
-        return self.version.staleness(published) >= self._serving.publish_every
-
-    def _release(self, snapshot: Snapshot) -> None:
-        snapshot.users -= 1
-        if snapshot.users == 0 and snapshot is not self._latest:
-            self._pinned -= 1
-            self._keep(snapshot)
-
-    def _keep(self, snapshot: Snapshot) -> None:
-        if len(self._spare) < MAX_SPARE:
-            self._spare.append(snapshot)
+        return self.snapshots.pinned
 
     async def _do(self, work: Callable[[], None]) -> None:
         """Under the lock, and to the end: who is cancelled meanwhile waits for the thread, so that

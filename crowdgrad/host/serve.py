@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import random
 import secrets
 import socket
 import time
@@ -34,6 +35,8 @@ from crowdgrad.host.remote.api import create_app
 from crowdgrad.host.remote.control import STOPPED, Control
 from crowdgrad.host.results import write_results
 from crowdgrad.host.server import Server
+from crowdgrad.host.servers.fleet import Fleet
+from crowdgrad.host.servers.hiring import NO_SERVERS, Hired, Wanted
 from crowdgrad.host.telling import logbook
 from crowdgrad.host.telling.latest import Latest
 from crowdgrad.host.telling.metrics import MetricsLog
@@ -74,6 +77,8 @@ class Options:
     """What proves to the matchmaker that a job published before is ours."""
     any_port: bool = False
     """Take another port where `port` is in use."""
+    servers: Wanted = NO_SERVERS
+    """Parameter servers; none: this process holds the parameters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +122,7 @@ class Run:
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._key = load_or_make(settings.home)
+        self._hired = self._hire() if options.servers.count else None
         self.training = Training(
             job=prepared.job,
             spec=prepared.program.spec,
@@ -127,6 +133,7 @@ class Run:
             wait_for=prepared.minimum if prepared.start == "all" and going_on is None else 0,
             metrics_bytes=lambda: self.folder.metrics_bytes,
             claim=self._claim,
+            hold=self._hired.hold if self._hired is not None else None,
         )
         room = ROOM_BYTES + 4 * prepared.initial.nbytes
         path = options.runs / prepared.job.id if going_on is None else going_on.folder
@@ -144,6 +151,16 @@ class Run:
         )
         self._told_setbacks = 0
         self._latest = Latest(self.training, self._keeper.health, self._loop.time)
+
+    def _hire(self) -> Hired:
+        prepared, options = self._prepared, self._options
+        return Hired(
+            options.servers,
+            prepared.job,
+            prepared.program.spec,
+            prepared.recipe,
+            host=options.host,
+        )
 
     def _check_newest(self, going_on: GoingOn) -> None:
         """That no host worked on the run between our look and our lock. Raises RunBusy."""
@@ -225,10 +242,11 @@ class Run:
             await server.farewell(ending.reason if ending is not None else "it is over")
             status = self._latest.whole()  # with the reasons of those who have just gone
             self._log.close(self._loop.time(), status)
+            result = await self.training.result()  # while whoever holds the parameters is there
         outcome = Outcome(
             folder=self.folder.path,
             status=status,
-            parameters=await self.training.result(),
+            parameters=result,
             history=tuple(self.training.course.history),
         )
         try:
@@ -295,6 +313,10 @@ class Run:
     ) -> tuple[Here, Server, Workers]:
         options = self._options
         await self._begin()
+        if self._hired is not None:
+            fleet = self._fleet(self._hired)
+            stack.push_async_callback(fleet.stop)
+            await fleet.start()
         server = self._server()
         listener = await self._listen(server)
         stack.push_async_callback(listener.close)
@@ -339,6 +361,17 @@ class Run:
         )
         return here, server, workers
 
+    def _fleet(self, hired: Hired) -> Fleet:
+        return hired.fleet(
+            lost=self.training.numbers_lost,
+            broken=self.training.fail,
+            connect=tcp.connect,
+            random01=random.random,
+            heartbeat_s=self._settings.heartbeat_s,
+            silence_s=self._settings.silence_s,
+            logs=self.folder.path / "logs",
+        )
+
     async def _listen(self, server: Server) -> tcp.TcpListener:
         options = self._options
         try:
@@ -369,6 +402,10 @@ class Run:
             matchmaker=options.matchmaker,
             token=self._listing.token if self._listing else None,
             helpers=options.helpers,
+            own_servers=options.servers.own,
+            servers=options.servers.elsewhere,
+            servers_hold=options.servers.hold,
+            average_every=options.servers.average_every,
         )
         try:
             resume.remember(self.folder.path, serving)
@@ -388,6 +425,7 @@ class Run:
             place_of=lambda who: self._listing.place_of(who) if self._listing else None,
             key=self._key,
             name=self._settings.name,
+            servers_for=self._hired.places if self._hired is not None else lambda who: (),
         )
 
     async def _withdraw(self) -> None:

@@ -11,20 +11,22 @@ from collections.abc import Callable, Mapping
 
 from crowdgrad import __version__
 from crowdgrad.domain.data import ChunkHash
+from crowdgrad.domain.job import ServerPlace
 from crowdgrad.domain.work import VolunteerId
 from crowdgrad.errors import (
     ConnectionLost,
     CrowdgradError,
     PeerError,
     TurnedAway,
+    VersionMismatch,
     one_line,
 )
-from crowdgrad.host.allocation import BufferPool
 from crowdgrad.host.gate import LARGE_BYTES, Gate
 from crowdgrad.host.members.accounts import Contribution
 from crowdgrad.host.training import Training
 from crowdgrad.host.visit import Desk, Visit
 from crowdgrad.net import handshake, identity
+from crowdgrad.net.framing import UPDATE_ADVICE
 from crowdgrad.net.heartbeat import keep_alive
 from crowdgrad.net.messages import (
     CHALLENGE_BYTES,
@@ -45,6 +47,8 @@ FAREWELL_S = 1.0
 ROSTER_EVERY_S = 0.2
 ROSTER_MEMBERS_PER_S = 20_000
 """How many lines of rosters are sent a second, to everybody together."""
+NEWS_SINCE = (2, 2)
+"""The protocol that knows of codecs and of servers."""
 NEAR = ("127.", "[::1]", "::1", "localhost")
 
 
@@ -76,6 +80,7 @@ class Server:
         key: identity.Identity | None = None,
         name: str = "",
         exchanges: int = 8,
+        servers_for: Callable[[VolunteerId], tuple[ServerPlace, ...]] = lambda who: (),
     ) -> None:
         """`blobs`: program, manifest and chunks by hash. `token`: makes its bearer worker 0.
 
@@ -84,6 +89,8 @@ class Server:
         `key`: proven to every volunteer that asks who hosts; `name`: what it is told besides.
 
         `place_of`: the place in the roster that the matchmaker gave a volunteer, if it did.
+
+        `servers_for`: where a volunteer finds the parameters, if not here.
         """
         self._training = training
         self._blobs = blobs
@@ -93,6 +100,7 @@ class Server:
         self._silence_s = silence_s
         self._clock = clock
         self._place_of = place_of
+        self._servers_for = servers_for
         self._key = key
         self._name = name
         self._talking: dict[VolunteerId, Visit] = {}
@@ -100,11 +108,11 @@ class Server:
         self._telling: asyncio.TimerHandle | None = None
         parameters = training.parameters
         large = max(parameters.update_bytes, parameters.state_bytes) > LARGE_BYTES
+        parameters.pool.keep = exchanges
         self._desk = Desk(
             training=training,
             blobs=blobs,
             gate=Gate(exchanges, clock, each=training.job.local.overlap + 1) if large else None,
-            pool=BufferPool(parameters.update_bytes, spare=exchanges),
             clock=clock,
             silence_s=silence_s,
         )
@@ -125,6 +133,9 @@ class Server:
                 looked=visit.look,
             )
         )
+        watching = None
+        if self._training.parameters.elsewhere:
+            watching = asyncio.create_task(self._watch(connection, visit))
         why = "an error on the host"
         try:
             await connection.send(self._admission(visit.account))
@@ -135,6 +146,8 @@ class Server:
             why = await _farewell_of(connection) or departure(error)
         finally:
             beats.cancel()
+            if watching is not None:
+                watching.cancel()
             await visit.end()
             self._go(visit, one_line(why))
 
@@ -152,7 +165,10 @@ class Server:
     async def _greet(self, connection: Connection) -> tuple[Join, bool]:
         """Who it is, proven, and whether it is our own worker. Raises PeerError."""
         challenge = secrets.token_bytes(CHALLENGE_BYTES)
-        await handshake.answer(connection, SOFTWARE, challenge, key=self._key, name=self._name)
+        hello = await handshake.answer(
+            connection, SOFTWARE, challenge, key=self._key, name=self._name
+        )
+        self._check_understood(hello.protocol)
         join = expect(await handshake.hear(connection), Join)
         who = identity.verify(join.key, challenge, join.signature)
         if who != join.volunteer.id:
@@ -160,6 +176,20 @@ class Server:
         own = bool(join.token) and hmac.compare_digest(join.token.encode(), self._token.encode())
         self._check_place(who, own=own)
         return join, own
+
+    def _check_understood(self, theirs: tuple[int, int]) -> None:
+        """What an older volunteer has not heard of, it would take for something else."""
+        news = ""
+        if self._training.parameters.elsewhere:
+            news = "are kept by servers"
+        elif self._training.job.local.codec != "fp32":
+            news = f"travel as {self._training.job.local.codec}"
+        if news and theirs < NEWS_SINCE:
+            raise VersionMismatch(
+                f"This job's parameters {news}; who speaks protocol {theirs[0]}.{theirs[1]} does "
+                "not know that yet.",
+                advice=UPDATE_ADVICE,
+            )
 
     def _check_place(self, who: VolunteerId, *, own: bool) -> None:
         if self._training.course.phase == "over":
@@ -207,7 +237,16 @@ class Server:
             manifest_bytes=len(self._blobs[job.manifest]),
             heartbeat_s=self._heartbeat_s,
             silence_s=self._silence_s,
+            servers=self._servers_for(account.volunteer.id),
+            in_step=self._training.turns.in_rounds,
         )
+
+    async def _watch(self, connection: Connection, visit: Visit) -> None:
+        """Where updates come in parts: whoever waits for them hears when their volunteer goes."""
+        await connection.wait_closed()
+        who = visit.account.volunteer.id
+        if self._talking.get(who) is visit:
+            self._training.parameters.left(who)
 
     def _go(self, visit: Visit, why: str) -> None:
         who = visit.account.volunteer.id

@@ -135,6 +135,21 @@ class Setbacks:
             f"{self._state.rate:.3g}. Nobody is to blame; a smaller learning rate avoids this."
         )
 
+    async def recover(self, why: str) -> None:
+        """To the last good checkpoint because numbers were lost, not because they were bad."""
+        if self._state.course.phase == "over" or self.going_back:
+            return  # nothing is needed any more, or all is about to be put back anyway
+        before, good = self._state.parameters.version, self.last.good
+        self.going_back = True
+        try:
+            await self._be(good, await self._claim())
+        finally:
+            self.going_back = False
+        self._state.notice = (
+            f"{why[:1].upper()}{why[1:]} Training went back from version {before} to "
+            f"{good.saved.version}; nobody is to blame, and the learning rate stays as it was."
+        )
+
     def _take_refuge(self, bad: Checkpoint, best: Vector) -> Checkpoint:
         """The best parameters in place of a checkpoint's: what was learned since is lost."""
         saved = self._state.parameters.anew(best, bad.saved.version)

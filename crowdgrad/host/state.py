@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from crowdgrad.domain.data import Manifest
 from crowdgrad.domain.job import Job
@@ -16,14 +17,19 @@ from crowdgrad.domain.work import Unit, UnitId, Version, VolunteerId
 from crowdgrad.host.course import Course
 from crowdgrad.host.members.ledger import Ledger
 from crowdgrad.host.members.turns import Turns
+from crowdgrad.host.numbers import Numbers
 from crowdgrad.host.parameters import Parameters
 from crowdgrad.numerics.noise import shard_order
+from crowdgrad.numerics.rules import Rule
 from crowdgrad.numerics.vectors import Vector
 from crowdgrad.planner.batches import EpochPlans
 from crowdgrad.planner.leases import LeaseBook
 from crowdgrad.planner.ranges import Ranges
 from crowdgrad.planner.segments import Segments
 from crowdgrad.recipes.base import Recipe
+
+Hold = Callable[[Vector, Rule, Version], Numbers[Any]]
+"""Who holds the parameters, given what they begin with and what changes them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,11 +55,13 @@ class State:
         lease_s: float,
         wait_for: int = 0,
         metrics_bytes: Callable[[], int] = lambda: 0,
+        hold: Hold | None = None,
     ) -> None:
         """`wait_for`: volunteers that must be here before anybody begins.
 
         `initial` is the training's own from now on: it becomes the state that is trained.
-        `metrics_bytes`: how long the file of metrics is, for checkpoints.
+        `metrics_bytes`: how long the file of metrics is, for checkpoints. `hold`: who holds the
+        parameters; by default this process does.
         """
         self.job = job
         self.metrics_bytes = metrics_bytes
@@ -61,12 +69,11 @@ class State:
         self.serving = recipe.serving()
         self.lease_s = lease_s
         rule = recipe.server_rule()
-        self.parameters = Parameters(
-            initial,
-            rule,
-            Version(incarnation=0, count=0),
-            self.serving,
-            spec,
+        version = Version(incarnation=0, count=0)
+        self.parameters: Numbers[Any] = (
+            hold(initial, rule, version)
+            if hold is not None
+            else Parameters(initial, rule, version, self.serving, spec, codec=job.local.codec)
         )
         self.ledger = Ledger(spec.work_per_sample)
         self.turns = Turns(self.serving, wait_for=wait_for, patience_s=lease_s)
@@ -87,6 +94,8 @@ class State:
         self.warning = ""
         """What looks wrong at the moment."""
         self._freed: set[Version] = set()
+        self._tracks_bases = rule.needs_base
+        self._steady = self.serving.schedule.constant
 
     def _assignment(self, plans: EpochPlans) -> Ranges | Segments:
         seed, epochs = self.job.seed, self.job.stop.epochs
@@ -104,6 +113,8 @@ class State:
     @property
     def rate(self) -> float:
         """The host's learning rate now, before staleness."""
+        if self._steady:
+            return self.serving.rate * 0.5**self.setbacks
         helping = 1
         if self.serving.schedule.scale_with_volunteers:  # who has helped already, not who only asks
             helping = sum(a.asked and a.units > 0 for a in self.ledger.connected())
@@ -112,13 +123,12 @@ class State:
     @property
     def local_rate(self) -> float:
         """A replica's: its step has one batch, however many others there are."""
+        if self._steady:
+            return self.serving.local_rate * 0.5**self.setbacks
         return self.serving.local_rate * self._factor(volunteers=1)
 
     def _factor(self, *, volunteers: int) -> float:
-        schedule, factor = self.serving.schedule, 0.5**self.setbacks
-        if schedule.constant:
-            return factor
-        return factor * schedule.factor(
+        return 0.5**self.setbacks * self.serving.schedule.factor(
             epoch=self.book.epochs_done, epochs=self.job.stop.epochs, volunteers=volunteers
         )
 
@@ -132,11 +142,17 @@ class State:
         """These are in the parameters now: only what is there is credited."""
         for number in units:
             done = self.unapplied.pop(number)
-            self.staleness[staleness] += 1
-            self.ledger.accept(done.at, done.who, samples=done.samples, staleness=staleness)
+            self.credit(done.who, staleness, samples=done.samples, at=done.at)
+
+    def credit(self, who: VolunteerId, staleness: int, *, samples: int, at: float) -> None:
+        """What is in the parameters."""
+        self.staleness[staleness] += 1
+        self.ledger.accept(at, who, samples=samples, staleness=staleness)
 
     def free(self) -> None:
         """Let go of what nobody works from any more and no update still waits for."""
+        if not self._tracks_bases:
+            return
         self._freed.update(self.book.freed())
         if not self._freed:
             return

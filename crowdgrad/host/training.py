@@ -14,19 +14,21 @@ from crowdgrad.domain.data import Manifest
 from crowdgrad.domain.job import Job, JobState, Member, Roster, Volunteer
 from crowdgrad.domain.program import ProgramSpec
 from crowdgrad.domain.work import UnitId, Update, Version, VolunteerId
+from crowdgrad.errors import PeerError
 from crowdgrad.host.evaluation import Scores
 from crowdgrad.host.keeping.checkpoint import Checkpoint
 from crowdgrad.host.members.accounts import Contribution
 from crowdgrad.host.members.attendance import Attendance
 from crowdgrad.host.members.departures import STAYED
 from crowdgrad.host.setbacks import Claim, Setbacks
-from crowdgrad.host.state import State
+from crowdgrad.host.state import Hold, State
 from crowdgrad.host.units import Granted, Units
-from crowdgrad.host.updates import Updates
+from crowdgrad.host.updates import Taken, Updates
 from crowdgrad.numerics.vectors import Vector
 from crowdgrad.recipes.base import Recipe
 
 EXPLODES = "The validation loss ({loss:.3g}) is far above what it was: try a smaller learning rate."
+STANDS_STILL = "Training stands still"
 
 
 class Training:
@@ -42,12 +44,13 @@ class Training:
         wait_for: int = 0,
         metrics_bytes: Callable[[], int] = lambda: 0,
         claim: Claim | None = None,
+        hold: Hold | None = None,
     ) -> None:
         """`wait_for`: volunteers that must be here before anybody begins.
 
         `initial` is the training's own from now on: it becomes the state that is trained.
         `metrics_bytes`: how long the file of metrics is, for checkpoints. `claim`: an incarnation
-        that no host of this job has had.
+        that no host of this job has had. `hold`: who holds the parameters; by default this process.
         """
         self.state = State(
             job=job,
@@ -58,6 +61,7 @@ class Training:
             lease_s=lease_s,
             wait_for=wait_for,
             metrics_bytes=metrics_bytes,
+            hold=hold,
         )
         self.job, self.spec = job, spec
         self.parameters = self.state.parameters
@@ -83,11 +87,13 @@ class Training:
     ) -> Contribution:
         account = self.ledger.join(now, volunteer, own=own, hint=hint)
         account.near = near
+        self.parameters.joined(volunteer.id)
         return account
 
     def leave(self, volunteer: VolunteerId, why: str, now: float | None = None) -> None:
         """`why` in plain words: it is recorded and shown."""
         self.attendance.forget(volunteer)
+        self.parameters.left(volunteer)
         self.book.leave(volunteer, why)
         self.turns.gone(volunteer)
         if self.course.evaluation.round is not None:
@@ -121,6 +127,9 @@ class Training:
         `after`: the unit whose update it has just sent; where that belongs to a chain that goes on,
         so does the replica.
         """
+        if self.parameters.away:
+            account.state = f"waiting: {self.parameters.away}"
+            return None, self.parameters.away
         return self._units.lease(now, account, holds, base, after)
 
     def may_fetch(self, account: Contribution) -> bool:
@@ -135,6 +144,16 @@ class Training:
     ) -> str:
         """What becomes of an update: `accepted`, or why it was not used."""
         return await self._updates.take(now, account, update, vector)
+
+    def take_at_once(
+        self, now: float, account: Contribution, update: Update, payload: memoryview
+    ) -> Taken | None:
+        """An update that is as it should be; None: `take` it. `settle` must follow."""
+        return self._updates.take_at_once(now, account, update, payload)
+
+    def settle(self, now: float, account: Contribution, taken: Taken) -> None:
+        """Credit what was taken at once, before anybody else can look."""
+        self._updates.settle(now, account, taken)
 
     async def turned(self, patience_s: float) -> None:
         """Wait until a round closes, but no longer than that."""
@@ -165,6 +184,10 @@ class Training:
         were kept. `anew`: go on also if it had decided to end.
         """
         await self._setbacks.resume(now, checkpoint, incarnation, best, anew=anew)
+
+    async def numbers_lost(self, why: str) -> None:
+        """What held the parameters has lost some: go back to the last good checkpoint."""
+        await self._setbacks.recover(why)
 
     # -- at somebody's wish -------------------------------------------------------------------
 
@@ -197,6 +220,7 @@ class Training:
     async def tick(self, now: float) -> list[Scores]:
         """Lapse leases, begin and close evaluations, decide whether it is over."""
         self.attendance.awake(now)
+        self._note_who_is_away()
         for _, who in self.book.lapse(now):
             self.ledger[who].asked = False  # until it is heard of again, nobody waits for it
             self.turns.gone(who)
@@ -213,6 +237,11 @@ class Training:
             await self._updates.flush()
         await self._look(now)
         return [scores] if scores is not None else []
+
+    def _note_who_is_away(self) -> None:
+        away = self.parameters.away
+        if away or self.state.warning.startswith(STANDS_STILL):
+            self.state.warning = f"{STANDS_STILL}: {away}." if away else ""
 
     async def _judge_candidate(self, scores: Scores) -> None:
         if math.isfinite(scores.loss):
@@ -231,7 +260,10 @@ class Training:
         blind = self.course.phase == "training" and not self.course.evaluation.has("validate")
         if kind is None and not (blind and self._setbacks.last.due(now)):
             return
-        found = await self._setbacks.checkpoint(now)
+        try:
+            found = await self._setbacks.checkpoint(now)
+        except PeerError:
+            return  # what holds the parameters is away: later
         if kind != "test":
             self._setbacks.last.offer(now, found)
         if kind is None:
@@ -280,7 +312,9 @@ class Training:
         if self.course.best is not None:
             return self.course.best_vector
         failed = self.course.ending is not None and self.course.ending.state == "failed"
-        last, _ = await self.parameters.copy()
-        if failed or not await self.parameters.finite(last):
-            return self._setbacks.last.good.saved.vector
-        return last
+        good = self._setbacks.last.good.saved.vector
+        try:
+            last, _ = await self.parameters.copy()
+        except PeerError:
+            return good
+        return good if failed or not await self.parameters.finite(last) else last

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from crowdgrad.domain.work import Unit, UnitId, Version
 from crowdgrad.host.evaluation import is_evaluation
@@ -14,8 +14,7 @@ from crowdgrad.planner.sizing import unit_batches
 PAUSED = "paused by its host"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Granted:
+class Granted(NamedTuple):
     """A unit, where it starts and how its replica steps."""
 
     unit: Unit
@@ -49,6 +48,9 @@ class Units:
             account.asked = True
             self._state.tell_members()
         chain = account.chains.pop(after, None) if after is not None else None
+        if self._state.course.phase == "over":  # not even what was to be evaluated
+            self._idle(now, account)
+            return None, "training is over"
         if account.own and (unit := self._state.course.evaluation.lease(now, account.volunteer.id)):
             account.state = "evaluating"
             account.times.begin(now, unit.id)
@@ -59,7 +61,7 @@ class Units:
         if self._state.course.phase != "training":
             phase = self._state.course.phase
             self._idle(now, account)
-            return None, "training is over" + (f", {phase}" if phase != "over" else "")
+            return None, f"training is over, {phase}"
         reason = self._not_now(now, account)
         granted = None
         if not reason:

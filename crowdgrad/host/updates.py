@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
-from crowdgrad.domain.work import Update, Version, VolunteerId
+from crowdgrad.domain.work import Unit, Update, Version, VolunteerId
 from crowdgrad.host.evaluation import is_evaluation
 from crowdgrad.host.members.accounts import Contribution
 from crowdgrad.host.setbacks import Setbacks
@@ -20,6 +21,14 @@ LOSS_MEMORY = 0.98
 """How much of the shown training loss is carried over from update to update."""
 
 
+class Taken(NamedTuple):
+    """An update that is in the parameters, and still to be credited."""
+
+    unit: Unit
+    update: Update
+    staleness: int
+
+
 class Updates:
     def __init__(self, state: State, setbacks: Setbacks, fail: Callable[[str], None]) -> None:
         """`fail(why)` ends the job."""
@@ -27,6 +36,8 @@ class Updates:
         self._setbacks = setbacks
         self._end_job = fail
         self._turned = asyncio.Event()
+        self._simple = not state.turns.in_rounds and state.job.local.units_per_fetch == 1
+        """Nobody waits for a round, and no replica goes on."""
 
     async def take(
         self, now: float, account: Contribution, update: Update, vector: Vector | None
@@ -37,10 +48,57 @@ class Updates:
             verdict = await self._judge(now, account, update, vector)
             self._settle(account, update, verdict)
             await self.close_turn(now)
-        except Exception as error:  # half applied: better no job than one that never ends
-            self._end_job(f"an update could not be applied: {type(error).__name__}: {error}")
+        except Exception as error:
+            self._not_applied(error)
             raise
         return verdict
+
+    def take_at_once(
+        self, now: float, account: Contribution, update: Update, payload: memoryview
+    ) -> Taken | None:
+        """An update that is as it should be, taken without waiting for anything.
+
+        None: it is not that simple; nothing has changed, and `take` knows what to do. Otherwise
+        `settle` must follow before anybody else can look.
+        """
+        state, parameters, who = self._state, self._state.parameters, account.volunteer.id
+        if not self._simple or state.course.phase != "training" or is_evaluation(update.unit):
+            return None
+        if not parameters.at_once or not math.isfinite(update.loss):
+            return None
+        entry, _ = self._look_up(update, who)
+        if entry is None or update.samples != entry.samples or self._late(update.base):
+            return None
+        vector = parameters.received_at_once(payload)
+        if not parameters.acceptable_at_once(vector):
+            return None
+        account.times.end(now, update.unit, update.compute_s)
+        account.measure(now, entry.unit, update.compute_s)
+        state.book.done(entry)
+        try:
+            staleness = parameters.apply_at_once(
+                vector,
+                update.base,
+                rate=state.rate,
+                batches=entry.unit.batches,
+                under_way=state.book.leased,
+            )
+        except Exception as error:
+            self._not_applied(error)
+            raise
+        return Taken(entry.unit, update, staleness)
+
+    def settle(self, now: float, account: Contribution, taken: Taken) -> None:
+        """Credit what was taken at once."""
+        update = taken.update
+        account.fetches.pop(update.unit, None)
+        self._note_loss(update.loss)
+        self._state.credit(account.volunteer.id, taken.staleness, samples=update.samples, at=now)
+        self._state.free()
+
+    def _not_applied(self, error: Exception) -> None:
+        """Half applied: better no job than one that never ends."""
+        self._end_job(f"an update could not be applied: {type(error).__name__}: {error}")
 
     def _settle(self, account: Contribution, update: Update, verdict: str) -> None:
         account.fetches.pop(update.unit, None)
@@ -65,9 +123,8 @@ class Updates:
             return str(refusal)
         if vector is None:
             return "no_vector"
-        expected = self._state.book.samples(entry.unit)
-        if update.samples != expected:
-            why = f"wrong_samples ({update.samples} for {expected})"
+        if update.samples != entry.samples:
+            why = f"wrong_samples ({update.samples} for {entry.samples})"
             return self._fail(now, account, update, why)
         account.measure(now, entry.unit, update.compute_s)
         finite = math.isfinite(update.loss) and await self._state.parameters.acceptable(vector)
@@ -117,8 +174,7 @@ class Updates:
         account.unapplied += 1
         if lease.link + 1 < self._state.job.local.units_per_fetch:
             account.chains[unit.id] = (update.base, lease.link + 1)
-        kept = LOSS_MEMORY if self._state.train_loss is not None else 0.0
-        self._state.train_loss = kept * (self._state.train_loss or 0.0) + (1 - kept) * update.loss
+        self._note_loss(update.loss)
         if self._state.turns.in_rounds:
             self._state.turns.delivered(who)
             merged = await self._state.parameters.merge(
@@ -134,6 +190,10 @@ class Updates:
             applied=lambda staleness: self._state.applied(staleness, [unit.id]),
         )
         return "accepted" if staleness is not None else "other_incarnation"
+
+    def _note_loss(self, loss: float) -> None:
+        kept = LOSS_MEMORY if self._state.train_loss is not None else 0.0
+        self._state.train_loss = kept * (self._state.train_loss or 0.0) + (1 - kept) * loss
 
     def _fail(self, now: float, account: Contribution, update: Update, why: str) -> str:
         account.failed(now)

@@ -19,16 +19,15 @@ from functools import partial
 from typing import Any
 
 from crowdgrad.domain.data import ChunkHash
-from crowdgrad.domain.work import VolunteerId
+from crowdgrad.domain.work import Update, VolunteerId
 from crowdgrad.errors import ConnectionLost, FrameError, MessageError, PeerError
-from crowdgrad.host.allocation import BufferPool
 from crowdgrad.host.evaluation import is_evaluation
 from crowdgrad.host.gate import Asking, Gate, Place
 from crowdgrad.host.members.accounts import Contribution
-from crowdgrad.host.parameters import Snapshot
+from crowdgrad.host.snapshots import Snapshot
 from crowdgrad.host.training import Training
 from crowdgrad.host.units import Granted
-from crowdgrad.net.framing import NOWHERE
+from crowdgrad.net.framing import NOWHERE, SLACK_BYTES
 from crowdgrad.net.heartbeat import Look
 from crowdgrad.net.messages import (
     Blob,
@@ -44,7 +43,7 @@ from crowdgrad.net.messages import (
     Wait,
 )
 from crowdgrad.net.transport.base import Connection, Payload
-from crowdgrad.numerics.vectors import as_vector
+from crowdgrad.numerics.vectors import as_bytes
 
 logger = logging.getLogger(__name__)
 
@@ -54,10 +53,14 @@ ROUND_PATIENCE_S = 1.0
 PLACE_PATIENCE_S = 1.0
 """How long an answer waits for a place before the volunteer is told why, to ask again."""
 LOOK_AGAIN_S = 0.05
+COUNT_EVERY_S = 0.1
+"""How often bytes are counted on the hot path."""
 MAX_QUESTIONS = 16
 """Of one member, not answered yet: it has a handful of lanes."""
 MAX_BLOBS = 4096
 """Of one member, asked for and not sent yet."""
+ACCEPTED = "accepted"
+WENT_WRONG = PeerError("Something went wrong here.", advice="Try again later.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,26 +71,15 @@ class Desk:
     blobs: Mapping[ChunkHash, bytes]
     gate: Gate | None
     """None where vectors are small: then nobody needs a place."""
-    pool: BufferPool
     clock: Callable[[], float]
     silence_s: float
-
-    def trim(self, *, needed: int = 0) -> None:
-        """Let go of what is kept only to spare an allocation where it would be one copy too many.
-
-        Before `needed` more are made. What comes, what goes and what is spare: never more of them
-        together than places.
-        """
-        if self.gate is not None:
-            spare = self.gate.limit - self.pool.taken - self.training.parameters.pinned - needed
-            self.pool.trim(spare)
-            self.training.parameters.trim(spare - self.pool.spare)
 
 
 class Visit:
     def __init__(self, desk: Desk, connection: Connection, account: Contribution) -> None:
         self._desk = desk
         self._training = desk.training
+        self._pool = desk.training.parameters.pool
         self.connection = connection
         self.account = account
         self._asking: Asking | None = None
@@ -96,6 +88,8 @@ class Visit:
         """Places of updates that arrive or have arrived, in their order."""
         self._places: set[Place] = set()
         """All it has."""
+        self._buffers = 0
+        """Those of the pool that updates of its arrive in, or lie in."""
         self._answers: set[asyncio.Task[None]] = set()
         self._wanted: deque[ChunkHash] = deque()
         self._sending: asyncio.Task[None] | None = None
@@ -106,18 +100,21 @@ class Visit:
         """Fetches that wait for a place."""
         self._held_up_at: float | None = None
         """Up to when it was given more time because it waits for us; None: it does not."""
-        self._counted = (0, 0)
+        self._counted, self._counted_at = (0, 0), 0.0
         self._worked_at = desk.clock()
         self._dismissed = self._ended = False
         connection.set_sink(self._sink)
+        if desk.gate is None:
+            connection.set_ear(self._at_once)
 
     async def converse(self) -> str:
         """Answer until the volunteer goes; returns why it went."""
-        while True:
+        while not self._dismissed:
             # No name for what was heard: while we wait for more, it would keep an update alive.
             why = await self._hear(*await self.connection.receive())
             if why:
                 return why
+        return "somebody else speaks for it"  # what it had said before may not count for that one
 
     async def _hear(self, message: Message, payload: memoryview) -> str:
         """Answer, or see that it is answered; returns why the volunteer goes, if it does."""
@@ -156,7 +153,7 @@ class Visit:
                 self._asking = None
             for place in self._places:
                 gate.leave(place)
-            self._desk.pool.forget(len(self._uploads))
+        self._pool.forget(self._buffers)
         self.count()
 
     def count(self) -> None:
@@ -165,7 +162,7 @@ class Visit:
         before_received, before_sent = self._counted
         if sent < before_sent:  # what was never sent is given up when a connection ends
             sent = before_sent
-        self._counted = (received, sent)
+        self._counted, self._counted_at = (received, sent), self._desk.clock()
         self.account.carried(received=received - before_received, sent=sent - before_sent)
 
     def tell(self, news: RosterChanged) -> bool:
@@ -251,7 +248,7 @@ class Visit:
                 advice="Update crowdgrad on the volunteer.",
             )
         if self._desk.gate is None:
-            return self._desk.pool.take()
+            return self._take_buffer()
         if self._ended or self._training.book.lease_of(message.update.unit, self._who) is None:
             return NOWHERE
         assert self._asking is None, "one payload at a time"
@@ -279,9 +276,15 @@ class Visit:
         place.begin(self._desk.clock(), self._moved(comes=True), comes=True)
         self._uploads.append(place)
         self._places.add(place)
-        if not self._desk.pool.spare:
-            self._desk.trim(needed=1)
-        return self._desk.pool.take()
+        return self._take_buffer()
+
+    def _take_buffer(self) -> memoryview:
+        self._buffers += 1
+        return self._pool.take(self._training.parameters.update_bytes + SLACK_BYTES)
+
+    def _give_buffer(self, payload: memoryview) -> None:
+        self._buffers -= 1
+        self._pool.give(payload)
 
     async def _exchange(self, ask: Exchange, payload: memoryview) -> None:
         verdict, place = "", None
@@ -289,24 +292,94 @@ class Visit:
         if len(payload) and self._desk.gate is not None:
             place = self._uploads.popleft()
             self._desk.gate.moved(place)
-        if ask.update is not None:
-            vector = as_vector(payload) if len(payload) else None
-            try:
-                verdict = await self._training.take(now, self.account, ask.update, vector)
-            except BaseException:
-                self._desk.pool.forget(len(payload) > 0)  # perhaps a thread is still at it
-                raise
+        if (
+            ask.update is not None
+        ):  # if that fails a thread may still be at it: it is not given back
+            verdict = await self._take(now, ask.update, payload)
         if len(payload):
-            self._desk.pool.give(payload)
+            self._give_buffer(payload)
         self.count()
         if self._desk.gate is None and not self._training.turns.holds_back:
             await self._grant(ask, verdict)
         else:
             self._answer(self._grant_in_turn(ask, verdict, place))
 
+    def _at_once(self, message: Message, payload: memoryview) -> bool:
+        """The hot path: an update that is as it should be, taken and answered as it arrives.
+
+        Whatever is not that simple goes the long way: nothing has changed then. What need not be
+        known for the answer is written down after it.
+        """
+        if not isinstance(message, Exchange) or message.update is None or not len(payload):
+            return False
+        if self._answers or self._ended or not self.connection.free:
+            return False
+        try:
+            return self._exchange_at_once(message, message.update, payload)
+        except Exception:
+            logger.exception("%s: an exchange went wrong", self.connection.peer)
+            self.connection.refuse(WENT_WRONG)
+            return True
+
+    def _exchange_at_once(self, ask: Exchange, update: Update, payload: memoryview) -> bool:
+        training, parameters = self._training, self._training.parameters
+        now = self._desk.clock()
+        taken = training.take_at_once(now, self.account, update, payload)
+        if taken is None:
+            return False
+        snapshot, sent = parameters.publish_at_once(), False
+        try:
+            sent = self._send_at_once(now, ask, snapshot)
+        except PeerError:  # whoever listens on this connection hears of it
+            sent = True
+        finally:
+            training.settle(now, self.account, taken)
+            self._give_buffer(payload)
+            self._let_go(snapshot, sent=sent)
+        if now - self._counted_at > COUNT_EVERY_S:
+            self.count()
+        self._worked_at = now
+        return True
+
+    def _let_go(self, snapshot: Snapshot, *, sent: bool) -> None:
+        """Of parameters that are on their way, when they have left our hands."""
+        parameters = self._training.parameters
+        if sent:
+            parameters.release(snapshot)
+            return
+
+        async def wait() -> None:
+            nonlocal sent
+            await self.connection.drained()
+            sent = True
+
+        self._answer(wait()).add_done_callback(
+            lambda _: parameters.release(snapshot) if sent else parameters.abandon(snapshot)
+        )
+
+    def _send_at_once(self, now: float, ask: Exchange, snapshot: Snapshot) -> bool:
+        granted, reason = self._training.lease(
+            now, self.account, frozenset(ask.shards), snapshot.version
+        )
+        if granted is None:
+            return self.connection.send_at_once(_wait(ask, reason, ACCEPTED))
+        payload = self._evaluated(granted)
+        if payload is None:
+            self._training.parameters.hold_at_once(snapshot)
+            payload = snapshot.payload
+        return self.connection.send_at_once(_grant(ask, granted, ACCEPTED), payload)
+
+    async def _take(self, now: float, update: Update, payload: memoryview) -> str:
+        parameters = self._training.parameters
+        received = await parameters.received(self._who, update, payload)
+        try:
+            return await self._training.take(now, self.account, update, received)
+        finally:
+            parameters.let_go(received)
+
     # -- answers ------------------------------------------------------------------------------
 
-    def _answer(self, answer: Coroutine[Any, Any, None]) -> None:
+    def _answer(self, answer: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Send it from a task of its own, and go on listening."""
         if len(self._answers) >= MAX_QUESTIONS:
             answer.close()
@@ -315,6 +388,7 @@ class Visit:
         task.add_done_callback(lambda _: answer.close())  # where it was ended before it began
         self._answers.add(task)
         task.add_done_callback(self._answers.discard)
+        return task
 
     async def _guarded(self, answer: Coroutine[Any, Any, None]) -> None:
         try:
@@ -323,9 +397,7 @@ class Visit:
             return  # whoever listens on this connection hears of it
         except Exception:
             logger.exception("%s: no answer could be given", self.connection.peer)
-            self.connection.refuse(
-                PeerError("Something went wrong here.", advice="Try again later.")
-            )
+            self.connection.refuse(WENT_WRONG)
 
     async def _grant_in_turn(self, ask: Exchange, verdict: str, place: Place | None) -> None:
         """Answer when it is its turn: in the next round, and with a place where one is needed."""
@@ -367,9 +439,7 @@ class Visit:
         assert self._since is not None
         reason = self._desk.gate.reason(self._since, self._who)
         self.account.state = f"waiting: {reason}"
-        await self.connection.send(
-            Wait(ticket=ask.ticket, reason=reason, seconds=ASK_AGAIN_S, verdict=verdict)
-        )
+        await self.connection.send(_wait(ask, reason, verdict))
 
     async def _grant(
         self, ask: Exchange, verdict: str, place: Place | None = None, *, wait: bool = True
@@ -377,47 +447,58 @@ class Visit:
         """Answer with a unit, or (if `wait`) with why there is none; False: not answered yet."""
         training = self._training
         # A replica goes on only from what was accepted, not from what it said twice.
-        after = ask.update.unit if ask.update is not None and verdict == "accepted" else None
-        self._desk.trim(needed=1)
+        after = ask.update.unit if ask.update is not None and verdict == ACCEPTED else None
         async with training.parameters.published() as snapshot:
             granted, reason = training.lease(
                 self._desk.clock(), self.account, frozenset(ask.shards), snapshot.version, after
             )
             if granted is None:
                 if wait:
-                    await self.connection.send(
-                        Wait(ticket=ask.ticket, reason=reason, seconds=ASK_AGAIN_S, verdict=verdict)
-                    )
+                    await self.connection.send(_wait(ask, reason, verdict))
                 return wait
-            grant = Grant(
-                ticket=ask.ticket,
-                unit=granted.unit,
-                base=granted.base,
-                rate=granted.rate,
-                link=granted.link,
-                verdict=verdict,
-            )
-            await self._send(grant, await self._start_of(granted, snapshot), place)
+            start = await self._start_of(granted, snapshot)
+            await self._send(_grant(ask, granted, verdict), start, place)
             return True
 
     async def _start_of(self, granted: Granted, snapshot: Snapshot) -> Payload:
         """The parameters a unit starts from; none where its replica goes on."""
-        round_ = self._training.course.evaluation.round
-        if is_evaluation(granted.unit.id) and round_ is not None:
-            return round_.payload
+        evaluated = self._evaluated(granted)
+        if evaluated is not None:
+            return evaluated
         if granted.link:
             return b""
         await self._training.parameters.hold(snapshot)
         return snapshot.payload
 
+    def _evaluated(self, granted: Granted) -> Payload | None:
+        """The parameters that an evaluation is of; None where it is none."""
+        round_ = self._training.course.evaluation.round
+        if round_ is None or not is_evaluation(granted.unit.id):
+            return None
+        return b"" if self._training.parameters.elsewhere else round_.payload  # fetched, then
+
     async def _fetch(self, ask: Fetch) -> None:
         self._worked_at = self._desk.clock()
+        if self._training.parameters.elsewhere:
+            self._answer(self._send_evaluated(ask))
+            return
         if not self._training.may_fetch(self.account):
             raise MessageError("There is nothing to fetch for: no unit, or all its fetches made.")
         if self._desk.gate is None:
             await self._send_fresh(ask, None)
         else:
             self._answer(self._fresh_in_turn(ask))
+
+    async def _send_evaluated(self, ask: Fetch) -> None:
+        """Where parameters lie elsewhere, only what is evaluated is fetched here."""
+        course = self._training.course
+        round_ = course.evaluation.round
+        if not self.account.own:
+            raise MessageError("Parameters are fetched from their servers.")
+        # Without a round we have gone back meanwhile: any will do, nobody waits for the result.
+        payload = round_.payload if round_ is not None else as_bytes(course.best_vector)
+        base = round_.version if round_ is not None else self._training.parameters.version
+        await self.connection.send(Fresh(ticket=ask.ticket, base=base), payload)
 
     async def _fresh_in_turn(self, ask: Fetch) -> None:
         self._fetches += 1
@@ -431,7 +512,6 @@ class Visit:
             self._leave(place)
 
     async def _send_fresh(self, ask: Fetch, place: Place | None) -> None:
-        self._desk.trim(needed=1)
         async with self._training.parameters.published() as snapshot:
             fresh = Fresh(ticket=ask.ticket, base=snapshot.version)
             await self._send(fresh, snapshot.payload, place)
@@ -463,3 +543,18 @@ class Visit:
         while self._wanted:
             wanted = self._wanted.popleft()
             await self.connection.send(Blob(hash=wanted), self._desk.blobs[wanted])
+
+
+def _grant(ask: Exchange, granted: Granted, verdict: str) -> Grant:
+    return Grant(
+        ticket=ask.ticket,
+        unit=granted.unit,
+        base=granted.base,
+        rate=granted.rate,
+        link=granted.link,
+        verdict=verdict,
+    )
+
+
+def _wait(ask: Exchange, reason: str, verdict: str) -> Wait:
+    return Wait(ticket=ask.ticket, reason=reason, seconds=ASK_AGAIN_S, verdict=verdict)

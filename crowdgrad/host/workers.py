@@ -36,7 +36,7 @@ class Workers:
         `seed`: what the key of a worker with this name is made from, the same in every life of a
         run; by default its key is new each time.
         """
-        self._where = f"{_dialable(address[0])}:{address[1]}"
+        self._where = f"{dialable(address[0])}:{address[1]}"
         self._token = token
         self._logs = logs
         self._home = home
@@ -91,6 +91,6 @@ class Workers:
         return Child(arguments, log=self._logs / f"{name}.log", secrets=known)
 
 
-def _dialable(host: str) -> str:
+def dialable(host: str) -> str:
     """The address under which this machine reaches itself."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104

@@ -18,7 +18,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from crowdgrad.errors import FrameError, VersionMismatch
 from crowdgrad.net.messages import MAX_BODY_BYTES, PROTOCOL, Message, decode, encode
@@ -31,8 +31,7 @@ _CHECK = struct.Struct("<I")
 UPDATE_ADVICE = "Update crowdgrad on the older side: `pip install -U crowdgrad`."
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(NamedTuple):
     kind: int
     body_bytes: int
     payload_bytes: int
@@ -67,11 +66,16 @@ def unpack(header: bytes | bytearray | memoryview, max_body_bytes: int = MAX_BOD
 
 
 Sink = Callable[[Message, int], memoryview | None]
-"""Where a payload is to go: given its message and length, a writable buffer of exactly that length,
-or None: not yet. Then nothing further is read until `make_room` brings the buffer.
+"""Where a payload is to go: given its message and length, a writable buffer of that length. None:
+not yet; nothing further is read until `make_room` brings one. The buffer may be longer
+(`SLACK_BYTES`): what comes behind the payload lands there, and is the next frame's.
 `NOWHERE`: nobody wants it; its bytes are read and thrown away, and the message comes without them.
 Raises a PeerError to refuse it, and with it whoever sent it."""
 NOWHERE = memoryview(b"")
+SLACK_BYTES = 64
+"""With so much more room than a payload needs, its last read comes back short. Then the event loop
+knows that nothing is left and turns to others; otherwise it would try again at once, and whoever
+sends its next frame quickly enough would be served over and over."""
 
 
 def refuse_payload(message: Message, length: int) -> memoryview:
@@ -90,19 +94,20 @@ class FrameReader:
     Where the sink has no room yet the reader is `stuck`: the carrier stops until there is.
     """
 
-    STAGING_BYTES = 64 << 10
-    FIRST_STAGING_BYTES = 4 << 10
-    """Enough for whoever only says that it is there; it grows with the first who says more."""
+    STAGING_BYTES = 4 << 10
+    """Enough for nearly every header and body, and little of a payload passes through with them."""
+    UNWANTED_BYTES = 64 << 10
+    """What is thrown away is read in larger pieces."""
 
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
         self.max_body_bytes = MAX_FIRST_BODY_BYTES
         """Small until the receiver knows whom it talks to and sets a sink."""
-        self._staging = bytearray(self.FIRST_STAGING_BYTES)
+        self._staging = bytearray(self.STAGING_BYTES)
         self._held = 0  # bytes in staging not yet taken
         self._message: Message | None = None  # the frame whose payload is arriving
         self._payload = memoryview(b"")
-        self._arrived = 0
+        self._length = self._arrived = 0  # of that payload
         self._owed: tuple[Message, int] | None = None  # the frame whose payload has no room yet
         self._unwanted: tuple[Message, int] | None = None  # the frame whose payload nobody wants
 
@@ -120,7 +125,7 @@ class FrameReader:
 
     def buffer(self) -> memoryview:
         if self._message is not None:
-            return self._payload[self._arrived :]
+            return self._payload[self._arrived : self._length + SLACK_BYTES]
         return memoryview(self._staging)[self._held :]
 
     def filled(self, count: int) -> list[Frame]:
@@ -129,25 +134,33 @@ class FrameReader:
         frames: list[Frame] = []
         if self._message is not None:
             self._arrived += count
-            if self._arrived == len(self._payload):
-                frames.append((self._message, self._payload))
-                self._message, self._payload = None, memoryview(b"")
+            if self._arrived >= self._length:
+                self._complete(frames, self._message)
             return frames
         self._held += count
-        whole = self._held == len(self._staging) == self.FIRST_STAGING_BYTES
         self._take(frames, self._throw_away(frames, 0) if self._unwanted is not None else 0)
-        if whole:
-            self._make_staging(self.STAGING_BYTES)
+        if self._unwanted is not None:
+            self._make_staging(self.UNWANTED_BYTES)
         return frames
 
     def make_room(self, payload: memoryview) -> list[Frame]:
         """The buffer that the sink owed, at last; the frames that are complete with it."""
         assert self._owed is not None, "nothing is owed"
         (message, length), self._owed = self._owed, None
-        assert len(payload) == length
+        assert len(payload) >= length
         frames: list[Frame] = []
-        self._take(frames, self._begin(frames, message, payload, 0))
+        self._take(frames, self._begin(frames, message, payload, length, 0))
         return frames
+
+    def _complete(self, frames: list[Frame], message: Message) -> None:
+        """Hand a payload over; what came behind it is the beginning of the next frame."""
+        frames.append((message, self._payload[: self._length]))
+        behind = self._payload[self._length : self._arrived]
+        self._message, self._payload = None, memoryview(b"")
+        if len(behind):
+            self._held = len(behind)
+            self._staging[: self._held] = behind
+            self._take(frames, 0)
 
     def _take(self, frames: list[Frame], at: int) -> None:
         """Take every whole frame out of staging from there on; leave the rest at its beginning."""
@@ -170,21 +183,24 @@ class FrameReader:
                 self._unwanted = (message, header.payload_bytes)
                 at = self._throw_away(frames, at)
                 continue
-            assert len(payload) == header.payload_bytes
-            at = self._begin(frames, message, payload, at)
+            assert len(payload) >= header.payload_bytes
+            at = self._begin(frames, message, payload, header.payload_bytes, at)
         rest = self._held - at
         if at and rest:
             self._staging[:rest] = self._staging[at : self._held]
         self._held = rest
 
-    def _begin(self, frames: list[Frame], message: Message, payload: memoryview, at: int) -> int:
+    def _begin(
+        self, frames: list[Frame], message: Message, payload: memoryview, length: int, at: int
+    ) -> int:
         """Put what has come of a payload where it belongs; returns where staging goes on."""
-        here = min(self._held - at, len(payload))
+        here = min(self._held - at, length)
         payload[:here] = memoryview(self._staging)[at : at + here]
-        if here == len(payload):
-            frames.append((message, payload))
+        if here == length:
+            frames.append((message, payload[:length]))
         else:
-            self._message, self._payload, self._arrived = message, payload, here
+            self._message, self._payload = message, payload
+            self._length, self._arrived = length, here
         return at + here
 
     def _throw_away(self, frames: list[Frame], at: int) -> int:

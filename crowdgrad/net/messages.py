@@ -1,4 +1,4 @@
-"""Everything volunteers and hosts say to each other, in the order in which they say it.
+"""Everything volunteers, hosts and servers say to each other, in the order in which they say it.
 
 Each message is one sentence. It travels as the body of a frame; where the sentence mentions bytes,
 they are the frame's payload. A message that is not in `MESSAGES` does not exist.
@@ -12,11 +12,22 @@ from typing import ClassVar, TypeVar
 import msgspec
 
 from crowdgrad.domain.data import ChunkHash
-from crowdgrad.domain.job import Job, Roster, Volunteer
-from crowdgrad.domain.work import Unit, UnitId, Update, Version
+from crowdgrad.domain.job import MAX_SERVERS, Job, JobId, Roster, ServerPlace, Volunteer
+from crowdgrad.domain.program import ProgramSpec
+from crowdgrad.domain.work import (
+    MAX_COUNT,
+    MAX_WORD,
+    LocalRule,
+    LocalSteps,
+    Unit,
+    UnitId,
+    Update,
+    Version,
+    VolunteerId,
+)
 from crowdgrad.errors import CrowdgradError, MessageError, PeerError, one_line, tree
 
-PROTOCOL = (2, 1)
+PROTOCOL = (2, 2)
 """Major and minor. Peers one minor apart work together; majors must agree."""
 MAX_BODY_BYTES = 1 << 20
 MAX_WORDS = 500
@@ -28,6 +39,10 @@ CHALLENGE_BYTES = 32
 KEY_BYTES, SIGNATURE_BYTES = 32, 64
 """Of Ed25519."""
 MAX_NAME = 64
+PROOF_BYTES = 32
+"""Of HMAC-SHA256."""
+MAX_MEMORY_NUMBERS = 64
+MAX_LANES = 64
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=False):
@@ -48,6 +63,11 @@ def _check_software(software: str) -> None:
         raise ValueError(f"software has a name of at most {MAX_SOFTWARE} printable characters")
 
 
+def _check_rhythm(heartbeat_s: float, silence_s: float) -> None:
+    if not (0.1 <= 2 * heartbeat_s <= silence_s <= MAX_SILENCE_S):
+        raise ValueError(f"a heartbeat every {heartbeat_s} s, silence after {silence_s} s")
+
+
 class Hello(Message, frozen=True):
     """Dialler: I speak this protocol and run this software; sign this challenge."""
 
@@ -55,7 +75,7 @@ class Hello(Message, frozen=True):
     protocol: tuple[int, int]
     software: str
     challenge: bytes = b""
-    """Empty from a peer that speaks 2.0, which cannot be shown who we are."""
+    """Empty from a peer that need not be shown who we are."""
 
     def __post_init__(self) -> None:
         _check_software(self.software)
@@ -116,14 +136,18 @@ class Admit(Message, frozen=True):
     manifest_bytes: int
     heartbeat_s: float
     silence_s: float
+    servers: tuple[ServerPlace, ...] = ()
+    """Who holds the parameters, and which part of them; nobody: the host itself."""
+    in_step: bool = False
+    """Whether a unit must start from exactly its base: then parts are pulled once it is granted,
+    with `since`, and what is pushed asks for nothing."""
 
     def __post_init__(self) -> None:
+        if len(self.servers) > MAX_SERVERS:
+            raise ValueError(f"{len(self.servers)} servers; at most {MAX_SERVERS}")
         if min(self.position, self.program_bytes, self.manifest_bytes) < 0:
             raise ValueError("places and bytes count from zero")
-        if not (0.1 <= 2 * self.heartbeat_s <= self.silence_s <= MAX_SILENCE_S):
-            raise ValueError(
-                f"a heartbeat every {self.heartbeat_s} s, silence after {self.silence_s} s"
-            )
+        _check_rhythm(self.heartbeat_s, self.silence_s)
 
 
 class RosterChanged(Message, frozen=True):
@@ -254,9 +278,302 @@ class Fresh(Message, frozen=True):
     ticket: int = 0
 
 
+# -- servers: a volunteer and each of those that hold a part of the parameters --------------------
+
+
+class Enter(Message, frozen=True):
+    """Volunteer: I am this one, as the host's token proves; let me push and pull."""
+
+    kind = 18
+    volunteer: VolunteerId
+    token: str
+    admission: int = 0
+    """The one the token is for."""
+
+    def __post_init__(self) -> None:
+        _check_volunteer(self.volunteer)
+        if len(self.token) > 2 * PROOF_BYTES or not self.token.isprintable():
+            raise ValueError(f"a token has at most {2 * PROOF_BYTES} characters")
+        _check_admission(self.admission)
+
+    def __repr__(self) -> str:
+        """Without the token: it is a secret, and this may be logged."""
+        return f"Enter(volunteer={self.volunteer!r}, admission={self.admission})"
+
+
+class Entered(Message, frozen=True):
+    """Server: You are in."""
+
+    kind = 19
+
+
+class Push(Message, frozen=True):
+    """Volunteer: My update's part for this unit, if I have one; please send me your part."""
+
+    kind = 20
+    unit: UnitId | None = None
+    """None: there is no update, only the parameters are wanted, at once."""
+    granted: Version | None = None
+    """What the unit starts from by the host's word: `base` of its `Grant`."""
+    base: Version | None = None
+    """What this server had sent for the unit: `base` of its `Pulled`."""
+    since: Version | None = None
+    """The answer is to be no older than this version, where it is of the same incarnation."""
+    lane: int = 0
+    link: int = 0
+    """Units of the same chain before this one, as it was granted."""
+    wants: bool = True
+    """Whether the answer is to bring the parameters."""
+    ticket: int = 0
+
+    def __post_init__(self) -> None:
+        if self.unit is not None and not 0 <= self.unit < MAX_COUNT:
+            raise ValueError(f"a push for unit {self.unit}")
+        if (self.unit is None) != (self.granted is None):
+            raise ValueError("a push names a unit and what it was granted from, or neither")
+        if not 0 <= self.lane < MAX_LANES or not 0 <= self.link < MAX_WORD:
+            raise ValueError(f"a push from lane {self.lane}, link {self.link} of its chain")
+
+
+class Pulled(Message, frozen=True):
+    """Server: That is decided; here is my part of the parameters, if you want it."""
+
+    kind = 21
+    base: Version
+    """Which version the part is of; this server's newest published one."""
+    ticket: int = 0
+
+
+# -- servers: the host and each of them -----------------------------------------------------------
+
+
+class TakeCharge(Message, frozen=True):
+    """Host: I am the host of this job and know our secret, as this proves."""
+
+    kind = 22
+    job: JobId
+    proof: bytes
+
+    def __post_init__(self) -> None:
+        _check_proof(self.proof)
+        if not 0 < len(self.job) <= 64 or not self.job.isprintable():
+            raise ValueError(f"job {self.job[:70]!r}")
+
+
+class InCharge(Message, frozen=True):
+    """Server: So do I, as this proves; I serve nobody else now."""
+
+    kind = 23
+    proof: bytes
+
+    def __post_init__(self) -> None:
+        _check_proof(self.proof)
+
+
+class Equip(Message, frozen=True):
+    """Host: Hold a part of the parameters like this and change it by this rule."""
+
+    kind = 24
+    spec: ProgramSpec
+    """Of the part alone, as if it were a program of its own."""
+    local: LocalSteps
+    rule: LocalRule
+    heartbeat_s: float
+    silence_s: float
+    patience: float = 0.0
+    decay: float = 0.0
+    publish_every: int = 1
+    half_backups: bool = False
+    whole: bool = False
+    """It is a copy of everything and changes by itself, not a part that changes with others."""
+    admission: int = 0
+    """The first that is not over."""
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.patience < math.inf and 0 <= self.decay < math.inf):
+            raise ValueError(f"a patience of {self.patience}, a decay of {self.decay}")
+        _check_rhythm(self.heartbeat_s, self.silence_s)
+        if not 1 <= self.publish_every < MAX_COUNT:
+            raise ValueError(f"a version published every {self.publish_every} changes")
+        _check_admission(self.admission)
+
+
+class Equipped(Message, frozen=True):
+    """Server: I am ready for the part's numbers."""
+
+    kind = 25
+
+
+class Staged(Message, frozen=True):
+    """Server: My part of this volunteer's update for that unit is here, finite or not."""
+
+    kind = 26
+    push: int
+    """My own number for it."""
+    volunteer: VolunteerId
+    unit: UnitId
+    incarnation: int
+    """Of the parameters here."""
+    sound: bool
+    """Whether all its numbers are finite and its counters credible."""
+    admission: int = 0
+    """The one under which it was pushed: what comes late is not taken for what follows it."""
+
+    def __post_init__(self) -> None:
+        _check_push(self.push)
+        _check_volunteer(self.volunteer)
+        if not 0 <= self.unit < MAX_COUNT or not 0 <= self.incarnation < MAX_COUNT:
+            raise ValueError(f"what {self.volunteer} pushed for unit {self.unit}")
+        _check_admission(self.admission)
+
+
+class Apply(Message, frozen=True):
+    """Host: Apply this push of yours as the next change; then answer who pushed it."""
+
+    kind = 27
+    push: int
+    version: Version
+    """Before the change: every server makes the same changes in the same order."""
+    base: Version
+    rate: float
+    batches: int
+    under_way: int
+
+    def __post_init__(self) -> None:
+        _check_push(self.push)
+        if not 0 <= self.rate < math.inf or self.batches < 1 or self.under_way < 0:
+            raise ValueError(
+                f"a rate of {self.rate}, {self.batches} batches, {self.under_way} under way"
+            )
+
+
+class Refuse(Message, frozen=True):
+    """Host: Forget this push of yours; then answer who pushed it."""
+
+    kind = 28
+    push: int
+
+    def __post_init__(self) -> None:
+        _check_push(self.push)
+
+
+class Merge(Message, frozen=True):
+    """Host: Add this push of yours to the round's mean; then answer who pushed it."""
+
+    kind = 29
+    push: int
+    version: Version
+    samples: int
+    batches: int
+
+    def __post_init__(self) -> None:
+        _check_push(self.push)
+        if not 0 < self.samples < MAX_COUNT or not 0 < self.batches < MAX_COUNT:
+            raise ValueError(f"{self.samples} samples in {self.batches} batches")
+
+
+class ApplyMerged(Message, frozen=True):
+    """Host: Apply the round's mean, as the next change."""
+
+    kind = 30
+    version: Version
+    """Before the change."""
+    rate: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.rate < math.inf:
+            raise ValueError(f"a rate of {self.rate}")
+
+
+class Save(Message, frozen=True):
+    """Host: How is your part, after all I have told you so far? Send me a copy, if I want one."""
+
+    kind = 31
+    ticket: int
+    state: bool = True
+    """Send the numbers, not only whether they are finite."""
+    memory: bool = True
+    """Send also what the rule remembers."""
+
+
+class Kept(Message, frozen=True):
+    """Server: It is of that version, finite or not: the state, then what the rule remembers."""
+
+    kind = 32
+    ticket: int
+    version: Version
+    sound: bool
+    """Whether all numbers of the state are finite."""
+    numbers: dict[str, float] = {}
+    """What the rule remembers besides vectors."""
+    steps: int = 0
+
+    def __post_init__(self) -> None:
+        _check_memory(self.numbers, self.steps)
+
+
+class GoBack(Message, frozen=True):
+    """Host: Be this from now on, under that version; forget everything that is staged."""
+
+    kind = 33
+    version: Version
+    numbers: dict[str, float] = {}
+    steps: int = 0
+
+    def __post_init__(self) -> None:
+        _check_memory(self.numbers, self.steps)
+
+
+class Shift(Message, frozen=True):
+    """Host: Add this to your copy: it is where the mean of all copies lies from yours."""
+
+    kind = 34
+
+
+class Dismiss(Message, frozen=True):
+    """Host: This volunteer's admission is over; let it go, and in only with a later one."""
+
+    kind = 35
+    volunteer: VolunteerId
+    admission: int
+
+    def __post_init__(self) -> None:
+        _check_volunteer(self.volunteer)
+        _check_admission(self.admission)
+
+
+def _check_volunteer(who: str) -> None:
+    if not 0 < len(who) <= 64 or not who.isalnum():
+        raise ValueError(f"volunteer id {who[:70]!r}")
+
+
+def _check_admission(admission: int) -> None:
+    if not 0 <= admission < MAX_COUNT:
+        raise ValueError(f"admissions have numbers from zero, not {admission}")
+
+
+def _check_push(push: int) -> None:
+    if not 0 <= push < MAX_COUNT:
+        raise ValueError(f"pushes have numbers from zero, not {push}")
+
+
+def _check_proof(proof: bytes) -> None:
+    if len(proof) != PROOF_BYTES:
+        raise ValueError(f"a proof has {PROOF_BYTES} bytes")
+
+
+def _check_memory(numbers: dict[str, float], steps: int) -> None:
+    if len(numbers) > MAX_MEMORY_NUMBERS or any(len(name) > MAX_NAME for name in numbers):
+        raise ValueError(f"a rule remembers at most {MAX_MEMORY_NUMBERS} numbers, by short names")
+    if not 0 <= steps < MAX_COUNT:
+        raise ValueError(f"a rule has stepped {steps} times")
+
+
 MESSAGES: tuple[type[Message], ...] = (
     Hello, Welcome, Problem, Join, Admit, RosterChanged, Get, Blob, Exchange, Grant, Wait, GiveBack,
-    Heartbeat, Leave, Finished, Fetch, Fresh,
+    Heartbeat, Leave, Finished, Fetch, Fresh, Enter, Entered, Push, Pulled, TakeCharge, InCharge,
+    Equip, Equipped, Staged, Apply, Refuse, Merge, ApplyMerged, Save, Kept, GoBack, Shift,
+    Dismiss,
 )  # fmt: skip
 
 _ENCODER = msgspec.msgpack.Encoder()

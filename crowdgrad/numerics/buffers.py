@@ -52,6 +52,13 @@ def mix(layout: StateLayout, state: Vector, update: Vector, part: float) -> None
             _average(ours, received, part)
 
 
+def shift(layout: StateLayout, state: Vector, by: Vector) -> None:
+    """Add differences to the floating buffers of a state."""
+    for (tensor, ours), (_, more) in zip(layout.buffers(state), layout.buffers(by), strict=True):
+        if is_floating(tensor):
+            ours += more
+
+
 def _average(ours: NDArray[Any], received: NDArray[Any], part: float) -> None:
     """(1 − part)·ours + part·received, in place: finite wherever both are, however large."""
     if part >= 1:

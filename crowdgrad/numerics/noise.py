@@ -99,8 +99,16 @@ def shard_order(seed: int, epoch: int, count: int) -> NDArray[np.int64]:
 
 
 def _permutation(seed: int, place: tuple[int, int, int], count: int) -> NDArray[np.int64]:
+    """Places sorted by their random words, equal ones as they were."""
+    if count > 1 << 32:
+        raise ValueError(f"{count} records are too many to put in order")
     keys = _words(seed, place, 0, (count + 3) // 4).reshape(-1)[:count]
-    return np.argsort(keys, kind="stable").astype(np.int64, copy=False)
+    # Word and place as one number: sorting plain numbers is far quicker than sorting by a key.
+    both = keys.astype(np.uint64) << _HALF_WORD
+    both |= np.arange(count, dtype=np.uint64)
+    both.sort()
+    both &= _MASK_WORD
+    return both.view(np.int64)
 
 
 def _uniform_into(out: NDArray[np.float32], seed: int, place: tuple[int, int, int]) -> None:
@@ -144,15 +152,17 @@ def _rounds(
     spare = np.empty_like(a)  # new memory for every operation would cost more than the arithmetic
     for number in range(_ROUNDS):
         first, second = ((k + number * w) & _MASK for k, w in zip(key, _WEYL, strict=True))
-        left, right = _times(rows[0], _MULTIPLIERS[0]), _times(rows[2], _MULTIPLIERS[1])
+        left, right = _times(rows[0], 0), _times(rows[2], 1)
         rows = (
             _mixed(right, rows[1], first, spare), right, _mixed(left, rows[3], second, spare), left
         )  # fmt: skip
     return rows
 
 
-def _times(row: Row, multiplier: int) -> Row:
-    return row * multiplier if isinstance(row, int) else np.multiply(row, _word(multiplier), row)
+def _times(row: Row, which: int) -> Row:
+    if isinstance(row, int):
+        return row * _MULTIPLIERS[which]
+    return np.multiply(row, _MULTIPLIER_WORDS[which], row)
 
 
 def _mixed(high: Row, low: Row, key: int, spare: NDArray[np.uint64]) -> Row:
@@ -161,19 +171,23 @@ def _mixed(high: Row, low: Row, key: int, spare: NDArray[np.uint64]) -> Row:
     if isinstance(high, int) and isinstance(low, int):
         return (high >> 32) ^ (low & _MASK) ^ key
     if isinstance(low, int):
-        return np.right_shift(high, _word(32)) ^ _word((low & _MASK) ^ key)
+        return np.right_shift(high, _HALF_WORD) ^ _word((low & _MASK) ^ key)
     if isinstance(high, int):
         low ^= _word((high >> 32) ^ key)
     else:
-        low ^= np.right_shift(high, _word(32), spare)
+        low ^= np.right_shift(high, _HALF_WORD, spare)
         low ^= _word(key)
-    low &= _word(_MASK)
+    low &= _MASK_WORD
     return low
 
 
 def _word(value: int) -> NDArray[np.uint64]:
     # An array without axes: numpy takes it as it is, where it looks twice at a scalar.
     return np.array(value, np.uint64)
+
+
+_MULTIPLIER_WORDS: Final = tuple(_word(multiplier) for multiplier in _MULTIPLIERS)
+_HALF_WORD, _MASK_WORD = _word(32), _word(_MASK)
 
 
 def _box_muller(radius: Words, angle: Words) -> Doubles:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -21,15 +22,14 @@ def blocks(length: int) -> Iterator[slice]:
 def all_finite(vector_D: Vector) -> bool:
     """Whether no number is NaN or infinite.
 
-    A sum is finite only if its terms are, and costs a fraction of looking at each; only a sum that
-    overflowed is looked at more closely.
+    A sum of squares is finite only if its terms are, and costs a fraction of looking at each; only
+    where it has overflowed are they looked at.
     """
     with np.errstate(all="ignore"):
-        for here in blocks(len(vector_D)):
-            block = vector_D[here]
-            if not np.isfinite(np.add.reduce(block)) and not np.isfinite(block).all():
-                return False
-    return True
+        squares = np.dot(vector_D, vector_D)
+    if math.isfinite(squares):
+        return True
+    return all(np.isfinite(vector_D[here]).all() for here in blocks(len(vector_D)))
 
 
 def as_vector(buffer: memoryview | bytearray | bytes) -> Vector:

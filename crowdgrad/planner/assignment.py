@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from crowdgrad.domain.work import Unit, VolunteerId
 from crowdgrad.planner.batches import EpochPlans
@@ -17,8 +17,7 @@ from crowdgrad.planner.batches import EpochPlans
 End = Literal["done", "set_aside", "void"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class Piece(NamedTuple):
     """Batches of one shard that go out together."""
 
     epoch: int

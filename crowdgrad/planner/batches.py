@@ -91,10 +91,17 @@ class BatchPlan:
 
     def samples(self, first_batch: int, batches: int) -> int:
         """How many records a range of batches of one shard holds."""
-        return self.rows(first_batch + batches - 1)[1] - self.rows(first_batch)[0]
+        place = self._place(first_batch)
+        first, end = self.starts[place], self.starts[place + 1]
+        if first_batch + batches > end:
+            raise ValueError(f"batches from {first_batch} on are not {batches} of one shard")
+        records, at, to = self.records[place], first_batch - first, first_batch + batches - first
+        if self.whole:
+            return min(to * self.batch_size, records) - at * self.batch_size
+        return to * records // (end - first) - at * records // (end - first)
 
     def _place(self, batch: int) -> int:
-        if not 0 <= batch < self.total:
+        if not 0 <= batch < self.starts[-1]:
             raise ValueError(f"there is no batch {batch}: the split has {self.total}")
         return bisect.bisect_right(self.starts, batch) - 1
 
@@ -115,6 +122,8 @@ class EpochPlans:
         self._batch_size_at = batch_size_at
         self._sizes = sizes
         self._plans: dict[int, BatchPlan] = {}
+        self._last: tuple[int, BatchPlan | None] = (-1, None)
+        """The epoch of the last question, and its plan: mostly it is that of the next."""
 
     @classmethod
     def of(
@@ -132,6 +141,12 @@ class EpochPlans:
         return sum(first.samples(numbers.start, len(numbers)) for numbers in ranges if numbers)
 
     def at(self, epoch: int) -> BatchPlan:
+        if epoch != self._last[0]:
+            self._last = (epoch, self._at(epoch))
+        assert self._last[1] is not None
+        return self._last[1]
+
+    def _at(self, epoch: int) -> BatchPlan:
         size = self._batch_size_at(epoch)
         found = self._plans.get(size)
         if found is None:

@@ -7,7 +7,6 @@ waiting ──lease──→ leased ──finish──→ done
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -45,9 +44,12 @@ class Entry:
     owner: VolunteerId | None = None
     """Who alone may work on it; None: anyone."""
     state: State = "waiting"
+    samples: int = 0
+    """How many records it is about, once it was leased."""
     leases: dict[VolunteerId, Lease] = field(default_factory=dict)
     """At most one of them runs: then the unit is leased."""
-    failed_on: Counter[VolunteerId] = field(default_factory=Counter)
+    failed_on: dict[VolunteerId, int] = field(default_factory=dict)
+    """How often on whom."""
     lapses: int = 0
     story: list[str] = field(default_factory=list)
 
@@ -70,7 +72,7 @@ class Entry:
         """How often it failed: on different volunteers, or on the only one who may try."""
         if self.owner is None:
             return len(self.failed_on), f"failed on {len(self.failed_on)} volunteers"
-        times = self.failed_on.total()
+        times = sum(self.failed_on.values())
         return times, f"failed {times} times on its owner"
 
 
@@ -94,5 +96,6 @@ class KeptUnit:
 
     def entry(self, state: State = "waiting") -> Entry:
         """As it was, without any leases."""
-        failed_on = Counter(dict(self.failed_on))
-        return Entry(self.unit, self.owner, state, failed_on=failed_on, story=list(self.story))
+        return Entry(
+            self.unit, self.owner, state, failed_on=dict(self.failed_on), story=list(self.story)
+        )

@@ -41,21 +41,15 @@ class BookState:
 class _Bases:
     """Which versions are the base of a lease, and which are no longer since the last question."""
 
-    def __init__(self, *, track: bool) -> None:
-        """`track`: False where nobody will ask, so that nobody pays for it."""
-        self._track = track
+    def __init__(self) -> None:
         self._held: Counter[Version] = Counter()
         self._freed: dict[Version, None] = {}
 
     def hold(self, base: Version) -> None:
-        if not self._track:
-            return
         self._held[base] += 1
         self._freed.pop(base, None)
 
     def release(self, base: Version) -> None:
-        if not self._track:
-            return
         self._held[base] -= 1
         if not self._held[base]:
             del self._held[base]
@@ -88,10 +82,11 @@ class LeaseBook:
         self._open: dict[UnitId, Entry] = {}
         self._returned: defaultdict[VolunteerId | None, deque[UnitId]] = defaultdict(deque)
         """By owner, those that wait."""
-        self._workers: Counter[int] = Counter()  # shard → running leases on it
-        self._holding: Counter[VolunteerId] = Counter()  # volunteer → running leases
+        self._workers: dict[int, int] = {}  # shard → running leases on it
+        self._holding: dict[VolunteerId, int] = {}  # volunteer → running leases
         self._running = 0
-        self._bases = _Bases(track=track_bases)
+        self._tracks = track_bases
+        self._bases = _Bases()
         self._owners: dict[UnitId, VolunteerId] = {}
         """Of owned units done since the last snapshot: they may not be in the parameters yet."""
         self.done_units = 0
@@ -125,7 +120,7 @@ class LeaseBook:
 
     def holding(self, volunteer: VolunteerId) -> int:
         """How many units a volunteer has under way."""
-        return self._holding[volunteer]
+        return self._holding.get(volunteer, 0)
 
     def held_by(self, volunteer: VolunteerId) -> list[UnitId]:
         return [
@@ -183,9 +178,11 @@ class LeaseBook:
         if entry.owner is not None or volunteer in entry.leases:  # give the slow more time
             length_s *= 2.0 ** min(entry.lapses, MAX_DOUBLINGS)
         entry.become("leased", f"leased to {volunteer}")
-        if before := entry.leases.get(volunteer):
+        entry.samples = self.samples(entry.unit)
+        if self._tracks and (before := entry.leases.get(volunteer)):
             self._bases.release(before.base)
-        self._bases.hold(base)
+        if self._tracks:
+            self._bases.hold(base)
         entry.leases[volunteer] = Lease(base, now + length_s, link)
         self._count(entry, volunteer, +1)
         return entry.unit, reason
@@ -195,15 +192,18 @@ class LeaseBook:
     ) -> tuple[Unit | None, Refusal | None]:
         """The unit, now done; or why this update cannot finish it."""
         entry, refusal = self.judge(unit, volunteer, base, incarnation)
-        if entry is None:
-            return None, refusal
+        if entry is not None:
+            self.done(entry)
+        return (entry.unit if entry is not None else None), refusal
+
+    def done(self, entry: Entry) -> None:
+        """That unit is: `judge` has just said that it may be finished."""
         self.done_units += 1
         self.done_batches += entry.unit.batches
-        self.done_samples += self.samples(entry.unit)
+        self.done_samples += entry.samples
         if entry.owner is not None:
-            self._owners[unit] = entry.owner
-        self._close(entry, "done", f"finished by {volunteer}")
-        return entry.unit, None
+            self._owners[entry.unit.id] = entry.owner
+        self._close(entry, "done", "finished")
 
     def judge(
         self, unit: UnitId, volunteer: VolunteerId, base: Version, incarnation: int
@@ -240,7 +240,7 @@ class LeaseBook:
         lease = entry.leases[volunteer]
         if failed and not lease.failed:
             lease.failed = True
-            entry.failed_on[volunteer] += 1
+            entry.failed_on[volunteer] = entry.failed_on.get(volunteer, 0) + 1
         self._stop(entry, volunteer, why)
         failures, told = entry.failures
         if decisive or failures >= MAX_FAILURES:
@@ -350,7 +350,7 @@ class LeaseBook:
         if entry := self._waiting_unit(volunteer, failed=True):
             return entry, "failed here before, but nobody else is left to try"
         # Perhaps it is still at work on its own last unit, perhaps that was lost on the way.
-        if not self._holding[volunteer]:
+        if not self.holding(volunteer):
             if entry := self._waiting_unit(volunteer, slow=True):
                 return entry, "you have not finished it in time, and nobody else may"
             if entry := self._long_lost_unit(now, volunteer):
@@ -377,8 +377,9 @@ class LeaseBook:
         What lapsed here is given only to its owner again.
         """
         for owner in (volunteer,) if slow else (volunteer, None):
-            queue = self._returned.get(owner, deque())
-            for _ in range(len(queue)):
+            queue = self._returned.get(owner)
+            for _ in range(len(queue) if queue else 0):
+                assert queue is not None
                 entry = self._open.get(queue.popleft())
                 if entry is None or entry.state != "waiting":
                     continue
@@ -410,14 +411,17 @@ class LeaseBook:
 
     def _end_leases(self, entry: Entry) -> None:
         for volunteer, lease in entry.leases.items():
-            self._bases.release(lease.base)
+            if self._tracks:
+                self._bases.release(lease.base)
             if lease.running:
                 lease.running = False
                 self._count(entry, volunteer, -1)
 
     def _count(self, entry: Entry, volunteer: VolunteerId, change: int) -> None:
-        self._workers[entry.unit.shard] += change
+        shard, held = entry.unit.shard, self._holding.get(volunteer, 0) + change
+        self._workers[shard] = self._workers.get(shard, 0) + change
         self._running += change
-        self._holding[volunteer] += change
-        if not self._holding[volunteer]:
+        if held:
+            self._holding[volunteer] = held
+        else:
             del self._holding[volunteer]

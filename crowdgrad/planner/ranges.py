@@ -1,8 +1,9 @@
 """Every batch once an epoch, in ranges, by whoever asks: the assignment most jobs use.
 
-A volunteer gets batches of a shard it holds, else of the shard with the fewest at work, so that
-newcomers spread. The end of an epoch is not a barrier: the next opens when the last batch of this
-one has been handed out.
+A volunteer goes on in the shard it is at, then in one it holds, else in any; of several, in that
+with the fewest at work, so that people spread: reading a shard in its order has a price, however
+few of its batches one computes. The end of an epoch is not a barrier: the next opens when the last
+batch of this one has been handed out.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ class Ranges:
         self._epoch = -1
         self._fresh: dict[int, int] = {}  # this epoch's shards → next batch to hand out
         self._open = 0
+        self._at: dict[VolunteerId, int] = {}
+        """The shard each member's last batches were of."""
 
     @property
     def finished(self) -> bool:
@@ -34,7 +37,8 @@ class Ranges:
         return done_samples / self.plans.records
 
     def members(self, ranked: Sequence[VolunteerId]) -> None:
-        """Nothing is anyone's own, so it does not matter who is here."""
+        """Nothing is anyone's own; where those who went were at does not matter any more."""
+        self._at = {who: self._at[who] for who in ranked if who in self._at}
 
     def next(
         self,
@@ -50,11 +54,14 @@ class Ranges:
             last = "last unit is" if self._open == 1 else f"last {self._open} units are"
             waiting = f"the {last} with others"
             return None, waiting if self._open else "every unit is done"
-        shard = next((s for s in self._fresh if s in holds), None)
-        if shard is not None:
-            return self._cut(shard, batches), "of a shard you hold"
-        shard = min(self._fresh, key=lambda s: at_work.get(s, 0))
-        return self._cut(shard, batches), "of the shard with the fewest volunteers"
+        shard = self._at.get(volunteer)
+        if shard in self._fresh:  # held, or being fetched
+            return self._cut(shard, batches), "of the shard you are at"
+        held = [s for s in self._fresh if s in holds]
+        shard = min(held or self._fresh, key=lambda s: at_work.get(s, 0))
+        self._at[volunteer] = shard
+        reason = "of a shard you hold" if held else "of the shard with the fewest volunteers"
+        return self._cut(shard, batches), reason
 
     def closed(self, unit: Unit, owner: VolunteerId | None, end: End) -> None:
         assert end != "void", "what belongs to nobody is not void when somebody leaves"

@@ -1,7 +1,7 @@
 """Plain asynchronous SGD: everyone pulls, computes a gradient, pushes; nobody waits for anybody.
 
-local steps (SGD) × fp32 × any optimiser × no merging × no barrier. (Hogwild!, Recht et al. 2011;
-the asynchronous half of Downpour, Dean et al. 2012.)
+local steps (SGD) × any codec × any optimiser × no merging × no barrier. (Hogwild!, Recht et al.
+2011; the asynchronous half of Downpour, Dean et al. 2012.)
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from crowdgrad.domain.work import LocalSteps
+from crowdgrad.domain.work import CodecName, LocalSteps
 from crowdgrad.numerics.rules import SGD, Rule
 from crowdgrad.numerics.schedules import Schedule
 from crowdgrad.recipes.base import Assignment, Growth, Penalty, Serving, check, local_steps
@@ -46,6 +46,8 @@ class AsyncSGD:
     """L1, L2, decay, clipping."""
     growth: Growth = Growth()
     """How the batch grows."""
+    codec: CodecName = "fp32"
+    """How parameters and updates travel: fp16 and bf16 take half the bytes and round."""
 
     def __post_init__(self) -> None:
         check(self)
@@ -54,6 +56,7 @@ class AsyncSGD:
         return local_steps(
             self.penalty,
             self.growth,
+            codec=self.codec,
             batch_size=self.batch_size,
             batches_per_unit=self.batches_per_unit,
             overlap=self.overlap,

@@ -5,7 +5,7 @@
 A volunteer pulls the weights, trains a while on its own and sends its weights back; the host
 averages them with its own.
 
-local steps (any optimiser) × fp32 × averaging × no merging × no barrier.
+local steps (any optimiser) × any codec × averaging × no merging × no barrier.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from crowdgrad.domain.work import LocalSteps
+from crowdgrad.domain.work import CodecName, LocalSteps
 from crowdgrad.numerics.rules import SGD, Averaging, Rule
 from crowdgrad.numerics.schedules import Schedule
 from crowdgrad.recipes.base import (
@@ -59,6 +59,8 @@ class WeightAveraging:
     """L1, L2, clipping (a decoupled decay is for rules that step)."""
     growth: Growth = Growth()
     """How the batch grows."""
+    codec: CodecName = "fp32"
+    """How parameters and updates travel: fp16 and bf16 take half the bytes and round."""
 
     def __post_init__(self) -> None:
         check(self)
@@ -71,6 +73,7 @@ class WeightAveraging:
         return local_steps(
             self.penalty,
             self.growth,
+            codec=self.codec,
             batch_size=self.batch_size,
             batches_per_unit=self.batches_per_unit,
             overlap=self.overlap,

@@ -9,7 +9,7 @@ begin from the same parameters and the first of a hundred updates is not stale a
 than a threshold is trained on again instead (Ringmaster, Maranjyan et al. 2025, arXiv 2501.16168).
 Over a network a unit is several batches; volunteers on the host's own machine send every gradient.
 
-local steps (SGD) × fp32 × any optimiser × no merging × no barrier.
+local steps (SGD) × any codec × any optimiser × no merging × no barrier.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from crowdgrad.domain.work import LocalSteps
+from crowdgrad.domain.work import CodecName, LocalSteps
 from crowdgrad.numerics.rules import SGD, Rule
 from crowdgrad.numerics.schedules import Schedule
 from crowdgrad.recipes.base import Assignment, Growth, Penalty, Serving, check, local_steps
@@ -56,6 +56,8 @@ class Crowd:
     """L1, L2, decay, clipping."""
     growth: Growth = Growth()
     """How the batch grows."""
+    codec: CodecName = "fp32"
+    """How parameters and updates travel: fp16 and bf16 take half the bytes and round."""
 
     def __post_init__(self) -> None:
         check(self)
@@ -69,6 +71,7 @@ class Crowd:
         return local_steps(
             self.penalty,
             self.growth,
+            codec=self.codec,
             batch_size=self.batch_size,
             batches_per_unit=self.batches_per_unit,
             overlap=self.overlap,

@@ -7,7 +7,7 @@ pulled: the first term of a Taylor series with g⊙g for the Hessian's diagonal.
 (DC-ASGD-c) or follows the gradients' moving mean square (DC-ASGD-a). The host keeps, for every unit
 in flight, the parameters it started from; units of the same published version share them.
 
-local steps (SGD) × fp32 × delay compensation × no merging × no barrier.
+local steps (SGD) × any codec × delay compensation × no merging × no barrier.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from crowdgrad.domain.work import LocalSteps
+from crowdgrad.domain.work import CodecName, LocalSteps
 from crowdgrad.numerics.rules import AdaptiveDelayCompensated, DelayCompensated, Rule
 from crowdgrad.numerics.schedules import Schedule
 from crowdgrad.recipes.base import Assignment, Growth, Penalty, Serving, check, local_steps
@@ -60,6 +60,8 @@ class DCASGD:
     """L1, L2, decay, clipping."""
     growth: Growth = Growth()
     """How the batch grows."""
+    codec: CodecName = "fp32"
+    """How parameters and updates travel: fp16 and bf16 take half the bytes and round."""
 
     def __post_init__(self) -> None:
         check(self)
@@ -68,6 +70,7 @@ class DCASGD:
         return local_steps(
             self.penalty,
             self.growth,
+            codec=self.codec,
             batch_size=self.batch_size,
             batches_per_unit=self.batches_per_unit,
             overlap=self.overlap,

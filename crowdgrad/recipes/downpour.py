@@ -5,8 +5,8 @@ add it up, step the local replica; every `push_every` batches send the sum. The 
 Adagrad, whose rate per parameter forgives much of the disorder. One volunteer may begin alone
 ("warm start").
 
-local steps (any optimiser) × fp32 × Adagrad × no merging × no barrier. With fetch_every larger than
-push_every the units between two fetches form a chain that one volunteer works through.
+local steps (any optimiser) × any codec × Adagrad × no merging × no barrier. With fetch_every larger
+than push_every the units between two fetches form a chain that one volunteer works through.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from crowdgrad.domain.work import LocalSteps
+from crowdgrad.domain.work import CodecName, LocalSteps
 from crowdgrad.numerics.rules import SGD, Adagrad, Rule
 from crowdgrad.numerics.schedules import Schedule
 from crowdgrad.recipes.base import (
@@ -72,6 +72,8 @@ class Downpour:
     """L1, L2, decay, clipping."""
     growth: Growth = Growth()
     """How the batch grows."""
+    codec: CodecName = "fp32"
+    """How parameters and updates travel: fp16 and bf16 take half the bytes and round."""
 
     def __post_init__(self) -> None:
         check(self)
@@ -82,6 +84,7 @@ class Downpour:
         return local_steps(
             self.penalty,
             self.growth,
+            codec=self.codec,
             batch_size=self.batch_size,
             batches_per_unit=self.push_every,
             fetch_every=self.fetch_every,

@@ -6,7 +6,7 @@ By default a round waits for all, and equals SGD on one batch as large as all of
 With a quorum or backup volunteers (Chen et al. 2016, arXiv 1604.00981) it closes a window of grace
 after enough have delivered; what comes later is not used and its data is trained on again.
 
-local steps (SGD) × fp32 × any optimiser × sample-weighted mean × a barrier.
+local steps (SGD) × any codec × any optimiser × sample-weighted mean × a barrier.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from crowdgrad.domain.work import LocalSteps
+from crowdgrad.domain.work import CodecName, LocalSteps
 from crowdgrad.numerics.rules import SGD, Rule
 from crowdgrad.numerics.schedules import Schedule
 from crowdgrad.planner.rounds import Barrier
@@ -49,6 +49,8 @@ class Synchronous:
     """L1, L2, decay, clipping."""
     growth: Growth = Growth()
     """How the batch grows."""
+    codec: CodecName = "fp32"
+    """How parameters and updates travel: fp16 and bf16 take half the bytes and round."""
 
     def __post_init__(self) -> None:
         check(self)
@@ -57,6 +59,7 @@ class Synchronous:
         return local_steps(
             self.penalty,
             self.growth,
+            codec=self.codec,
             batch_size=self.batch_size,
             batches_per_unit=self.batches_per_unit,
             overlap=0,

@@ -20,6 +20,7 @@ from crowdgrad.domain.data import Chunk, ChunkHash, Field, Manifest, Shard, Spli
 from crowdgrad.domain.job import Job, JobId, StoppingRule
 from crowdgrad.domain.program import MetricSpec, ProgramSpec, TensorSpec
 from crowdgrad.domain.work import Unit
+from crowdgrad.numerics.codecs.packing import Packing
 from crowdgrad.numerics.rules.base import Memory, Rule, Step
 from crowdgrad.numerics.vectors import Vector
 from crowdgrad.recipes.async_sgd import AsyncSGD
@@ -42,6 +43,7 @@ RECIPES: dict[str, Recipe] = {
     "quorum": Synchronous(batch_size=10, quorum=0.5, grace_s=0.5),
     "averaging": WeightAveraging(batch_size=10, batches_per_unit=2),
     "segments": AsyncSGD(batch_size=10, batches_per_unit=2, assignment="segments"),
+    "half-precision": DCASGD(batch_size=10, batches_per_unit=2, codec="fp16"),
 }
 
 SAMPLES = (8, 8, 9, 10, 10)
@@ -103,6 +105,11 @@ class SmallJob:
     @property
     def size(self) -> int:
         return self.spec.size
+
+    @property
+    def packing(self) -> Packing:
+        """Small whole numbers are exact in any codec: what travels can be compared."""
+        return Packing(self.job.local.codec, self.size)
 
     def initial(self) -> Vector:
         return np.zeros(self.size, np.float32)

@@ -20,6 +20,7 @@ from crowdgrad.host.keeping.checkpoint import Checkpoint
 from crowdgrad.host.keeping.checkpoint_bytes import Best
 from crowdgrad.host.keeping.checkpoint_files import CheckpointFiles, Found
 from crowdgrad.host.keeping.keeper import Keeper
+from crowdgrad.host.parameters import Parameters
 from crowdgrad.host.server import Server
 from crowdgrad.host.training import Training
 from crowdgrad.net.identity import guest
@@ -208,8 +209,11 @@ class Machine:
             lease_s=self.world.lease_s,
             claim=lambda: self._claim(files),
         )
-        training.parameters._do = self._slowly  # type: ignore[method-assign]
-        training.parameters.finite = self._is_finite  # type: ignore[method-assign]
+        parameters = training.parameters
+        assert isinstance(parameters, Parameters)
+        parameters._small = self.dice.choice((True, False))  # taken at once, or the long way
+        parameters._do = self._slowly  # type: ignore[method-assign]
+        parameters.finite = self._is_finite  # type: ignore[method-assign]
         return training
 
     async def _slowly(self, work: Callable[[], None]) -> None:

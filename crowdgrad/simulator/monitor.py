@@ -15,9 +15,11 @@ import numpy as np
 from crowdgrad.domain.work import UnitId, Version
 from crowdgrad.host.keeping.checkpoint_files import Found
 from crowdgrad.host.members.accounts import Contribution
+from crowdgrad.host.parameters import Parameters
 from crowdgrad.host.state import Done
 from crowdgrad.host.training import Training
 from crowdgrad.host.units import Granted
+from crowdgrad.host.updates import Taken
 from crowdgrad.net.messages import Grant
 from crowdgrad.numerics.vectors import Vector
 from crowdgrad.simulator.job import SmallJob
@@ -49,6 +51,7 @@ class Monitor:
         """Look at everything a training does, as long as its host lives."""
         state, parameters = training.state, training.parameters
         lease, applied, go_back = training.lease, state.applied, parameters.go_back
+        settle = training.settle
 
         def watched_lease(
             now: float,
@@ -71,12 +74,23 @@ class Monitor:
                     self._in_parameters(training, one)
                 self._changed(training)
 
+        def watched_settle(now: float, account: Contribution, taken: Taken) -> None:
+            settle(now, account, taken)
+            if alive():
+                update, who = taken.update, account.volunteer.id
+                one = Done(
+                    unit=taken.unit, base=update.base, who=who, samples=update.samples, at=now
+                )
+                self._in_parameters(training, one)
+                self._changed(training)
+
         async def watched_go_back(saved: Any, version: Version, *args: Any, **more: Any) -> None:
             await go_back(saved, version, *args, **more)
             if alive():
                 self._went_back(training, saved.version, version)
 
         training.lease = watched_lease  # type: ignore[method-assign]
+        training.settle = watched_settle  # type: ignore[method-assign]
         state.applied = watched_applied  # type: ignore[method-assign]
         parameters.go_back = watched_go_back  # type: ignore[method-assign]
         if not self._versions.states:
@@ -129,7 +143,7 @@ class Monitor:
             known == state.tobytes(), "version", f"{version} is the name of two different states"
         )
         self._versions.credit[version] = dict(self._tally)
-        remembered = {int(k): n for k, n in training.parameters._memory.numbers.items()}
+        remembered = {int(k): n for k, n in _parameters(training)._memory.numbers.items()}
         here = {int(place): float(state[place]) for place in np.flatnonzero(state)}
         self._must(remembered == here, "restore", "the rule remembers another state than this one")
 
@@ -227,9 +241,9 @@ class Monitor:
         self._check_blame(training)
 
     def _check_copies(self, training: Training) -> None:
-        backups: Any = training.parameters._backups
+        backups: Any = _parameters(training)._backups
         kept = backups is not None and bool(backups._kept)
-        held = kept or bool(training.parameters._held)
+        held = kept or bool(_parameters(training)._held)
         self._must(not held, "kept", "copies are kept that nobody works from any more")
 
     def _check_blame(self, training: Training) -> None:
@@ -243,4 +257,9 @@ class Monitor:
 
 
 def _state(training: Training) -> Vector:
-    return training.parameters._state
+    return _parameters(training)._state
+
+
+def _parameters(training: Training) -> Parameters:
+    assert isinstance(training.parameters, Parameters)
+    return training.parameters

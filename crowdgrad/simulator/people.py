@@ -22,7 +22,7 @@ from crowdgrad.errors import CrowdgradError, PeerError, Unreachable
 from crowdgrad.net.identity import Identity, guest
 from crowdgrad.net.matchmaker import Match, wait_for_job
 from crowdgrad.net.messages import Exchange, Grant, Wait
-from crowdgrad.numerics.vectors import Vector, as_bytes
+from crowdgrad.numerics.vectors import Vector
 from crowdgrad.replication.store import MemoryChunks
 from crowdgrad.simulator.chance import Dice
 from crowdgrad.simulator.job import SmallJob
@@ -225,18 +225,21 @@ class Scripted(Person):
 
     async def _exchange(self, talk: Conversation, hold: Hold) -> None:
         """One round; what was sent is sent again where the answer was lost."""
-        into = np.empty(self.world.job.size, np.float32)
-        payload = as_bytes(hold.vector.copy()) if hold.update is not None else b""
+        job, packing = self.world.job, self.world.job.packing
+        into = memoryview(bytearray(packing.bytes(job.size)))
+        payload = memoryview(bytearray(len(into) if hold.update is not None else 0))
+        if len(payload):
+            packing.encode(hold.vector, payload)
         try:
             async with asyncio.timeout(PATIENCE_S):
-                answer = await talk.exchange(Exchange(update=hold.update), payload, as_bytes(into))
+                answer = await talk.exchange(Exchange(update=hold.update), payload, into)
         except TimeoutError:
             raise PeerError("The answer was lost.") from None
         if isinstance(answer, Wait):
             hold.update = None
             await asyncio.sleep(answer.seconds)
             return
-        self._look(hold, answer, into)
+        self._look(hold, answer, packing.decoded(into))
         await self._compute()
         if self.dice.random() < 0.1 and hold.update is not None:
             return  # say the old one again, and never this one

@@ -15,6 +15,7 @@ import numpy as np
 from crowdgrad.data.shards import decode_manifest
 from crowdgrad.domain.work import Unit, Version
 from crowdgrad.net.messages import Admit, Grant
+from crowdgrad.numerics.codecs.packing import Packing
 from crowdgrad.numerics.vectors import Vector, as_vector
 from crowdgrad.replication.base import Chunks
 from crowdgrad.simulator.chance import Dice
@@ -22,8 +23,8 @@ from crowdgrad.simulator.job import SAMPLES, SmallJob
 from crowdgrad.volunteer import talk
 from crowdgrad.volunteer.agent import OpenShop
 from crowdgrad.volunteer.arena import Plan, lay_out
-from crowdgrad.volunteer.conversation import Conversation
-from crowdgrad.volunteer.workshop import Note, Workshop
+from crowdgrad.volunteer.conversation import Conversation, Reach
+from crowdgrad.volunteer.workshop import Note, Workshop, coded_bytes
 
 
 class Watcher(Protocol):
@@ -77,11 +78,14 @@ class NoTrainer:
             return self._evaluate(ask, seconds)
 
     def _train(self, ask: talk.Compute, seconds: float) -> talk.Computed:
-        update = as_vector(self._plan.slots[ask.slot].update.of(self._arena.memory))
+        slot = self._plan.slots[ask.slot]
+        update = as_vector(slot.update.of(self._arena.memory))
         if not ask.add:
             update[:] = 0.0
         start = ask.unit.epoch * len(SAMPLES)
         update[[start + number for number in ask.numbers]] = 1.0
+        if slot.coded and ask.last:
+            self._job.packing.encode(update, slot.goes.of(self._arena.memory))
         samples = sum(SAMPLES[number] for number in ask.numbers)
         loss = self._life.loss(ask.unit)
         return talk.Computed(
@@ -127,19 +131,22 @@ class Life:
 class VirtualWorkshop(Workshop):
     """The real one, with a monitor that looks over its shoulder."""
 
-    def __init__(self, who: str, watcher: Watcher, **parts: Any) -> None:
+    def __init__(self, who: str, watcher: Watcher, packing: Packing, **parts: Any) -> None:
         super().__init__(**parts)
         self._who = who
+        self._packing = packing
         self._watcher = watcher
         self._before: dict[int, Grant] = {}
         """By slot: what was computed there last."""
 
-    async def compute(self, grant: Grant, slot: int, talk_to: Conversation) -> talk.Computed:
+    async def compute(self, grant: Grant, slot: int, talk_to: Reach) -> talk.Computed:
         before = self._before.pop(slot, None)
         if grant.link:
             self._watcher.went_on(self._who, grant, before)
+        elif grant.unit.kind == "train":
+            self._watcher.received(self._who, grant.base, self._packing.decoded(self.state(slot)))
         else:
-            self._watcher.received(self._who, grant.base, as_vector(self.state(slot)))
+            self._watcher.received(self._who, grant.base, as_vector(self.whole_state(slot)))
         done = await super().compute(grant, slot, talk_to)
         self._before[slot] = grant
         return done
@@ -167,12 +174,14 @@ def opens(who: str, job: SmallJob, life: Life, watcher: Watcher) -> OpenShop:
             update_bytes=4 * job.spec.update_words,
             slots=admit.job.local.overlap + 1,
             shard_bytes=[(number, shard.bytes) for number, shard in enumerate(manifest.shards)],
+            coded_bytes=coded_bytes(job.spec, admit.job.local),
         )
         setup = talk.Setup(plan=plan, local=admit.job.local, seed=admit.job.seed, threads=1)
         arena = Memory(plan.total_bytes)
         shop = VirtualWorkshop(
             who,
             watcher,
+            job.packing,
             job=admit.job,
             manifest=manifest,
             spec=job.spec,

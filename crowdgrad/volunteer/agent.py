@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from crowdgrad.domain.job import Job, Volunteer
@@ -24,6 +24,7 @@ from crowdgrad.errors import (
     ConnectionLost,
     CrowdgradError,
     DataError,
+    NotDialled,
     PeerError,
     ProgramError,
     TurnedAway,
@@ -37,27 +38,30 @@ from crowdgrad.net.messages import (
     Admit,
     Exchange,
     Finished,
-    GiveBack,
     Grant,
     Leave,
     Wait,
 )
+from crowdgrad.net.resolve import addresses
 from crowdgrad.net.retry import delay_s
-from crowdgrad.net.transport.base import Connection, Payload
+from crowdgrad.net.transport.base import Payload
 from crowdgrad.replication.base import Chunks
 from crowdgrad.volunteer.consent import Consent, Request, always
-from crowdgrad.volunteer.conversation import Conversation
+from crowdgrad.volunteer.conversation import Conversation, Reach
 from crowdgrad.volunteer.events import Event, Kind, Watch
 from crowdgrad.volunteer.gatekeeper import Gatekeeper, for_the_host
 from crowdgrad.volunteer.hosts import Refusals
+from crowdgrad.volunteer.parts import Part, machine_of, parts_of
+from crowdgrad.volunteer.servers import Bases, Connect, Resolve, reached
 from crowdgrad.volunteer.talk import Trusted
 from crowdgrad.volunteer.workshop import Workshop
 
-Connect = Callable[[str, int], Awaitable[Connection]]
 OpenShop = Callable[..., Awaitable[Workshop]]
 """As `Workshop.open`; the simulator's has no trainer."""
 MAX_WAIT_S = 5.0
 LASTING_S = 10.0
+PARTING_S = 1.0
+"""How long the host's last word may take when a server has gone."""
 BLAMELESS = ("other_incarnation", "over", "already_done", "too_old", "too_late")
 """Verdicts on updates that merely came too late."""
 MAX_FAILURES = 10
@@ -88,6 +92,7 @@ class Agent:
         volunteer: Volunteer,
         chunks: Chunks,
         connect: Connect,
+        resolve: Resolve = addresses,
         watch: Watch,
         random01: Callable[[], float],
         reconnect_s: float,
@@ -103,6 +108,8 @@ class Agent:
     ) -> None:
         """`memory_bytes`: the most a job may take; by default half of what there is.
 
+        `resolve`: the addresses of a name.
+
         `pace_s`: how long to pause after every batch. `trusted`: the owner's own model. `refusals`:
         jobs this machine has had enough of; a host's own worker has none. `all_walls`: do not work
         where any of them is missing.
@@ -111,6 +118,7 @@ class Agent:
         self.volunteer = volunteer
         self._chunks = chunks
         self._connect = connect
+        self._resolve = resolve
         self._watch = watch
         self._random01 = random01
         self._reconnect_s = reconnect_s
@@ -128,6 +136,10 @@ class Agent:
         self._workshop: Workshop | None = None
         self._unanswered: dict[int, tuple[Update, bool]] = {}
         """By slot: updates whose verdict we have not heard, and whether numbers belong to them."""
+        self._bases: dict[int, Bases] = {}
+        """By slot: the versions its unit started from, where servers keep the parameters."""
+        self._agreed: frozenset[str] = frozenset()
+        """Machines beside the host that our owner has agreed to send updates to."""
         self._leaving = asyncio.Event()
         self._state = ""
         self._failures = self._late = 0
@@ -157,9 +169,9 @@ class Agent:
                     self._address = f"{host}:{port}"
                 try:
                     conversation, admit = await self._join(host, port)
-                    joined = True
+                    joined, last_contact = True, self._clock()
                     return await self._stay(conversation, admit)
-                except (TurnedAway, VersionMismatch):
+                except (NotDialled, TurnedAway, VersionMismatch):
                     raise
                 except (PeerError, Unreachable) as error:
                     now = self._clock()
@@ -212,6 +224,13 @@ class Agent:
                 finished = listening.result()
                 return self._outcome(finished.reason, finished)
             error = _first_error(working.exception())
+            if admit.servers and isinstance(error, ConnectionLost):
+                # When a job is over its servers go, too: perhaps before we hear of it.
+                # Or it lets us go: then the host's own word says whether to come back.
+                await asyncio.wait({listening}, timeout=PARTING_S)
+                if listening.done():
+                    finished = listening.result()
+                    return self._outcome(finished.reason, finished)
             with contextlib.suppress(PeerError):  # say why before going
                 await conversation.connection.send(Leave(reason=for_the_host(error)))
             raise error
@@ -228,10 +247,31 @@ class Agent:
             self._workshop = None
         if self._workshop is None:
             self._unanswered.clear()  # they lay in another's memory
+            self._bases.clear()
             self._workshop = await self._set_up(conversation, admit)
-        async with asyncio.TaskGroup() as lanes:
-            for slot in range(self._workshop.slots):
-                lanes.create_task(self._lane(conversation, self._workshop, slot))
+        shop, parts = self._workshop, self._parts(conversation, admit, self._workshop)
+        if not self._agreed >= _machines(parts):  # the host has moved its parameters since
+            await self._agree(conversation, admit, shop)
+        async with (
+            reached(
+                conversation,
+                admit,
+                parts,
+                self.volunteer,
+                connect=self._connect,
+                resolve=self._resolve,
+                bases=self._bases,
+            ) as reach,
+            asyncio.TaskGroup() as lanes,
+        ):
+            for slot in range(shop.slots):
+                lanes.create_task(self._lane(reach(slot), shop, slot))
+
+    def _parts(self, conversation: Conversation, admit: Admit, shop: Workshop) -> tuple[Part, ...]:
+        if not admit.servers:
+            return ()
+        host = machine_of(conversation.connection.peer)
+        return parts_of(admit.servers, shop.spec, admit.job.local.codec, host=host)
 
     async def _set_up(self, conversation: Conversation, admit: Admit) -> Workshop:
         """Fetch and check what the host sends, ask our owner, and only then load it."""
@@ -251,7 +291,7 @@ class Agent:
                 note=lambda text: self._say("note", text),
             )
             self._say("note", shop.findings)
-            await self._gatekeeper.ask(self._request(conversation, job, shop))
+            await self._agree(conversation, admit, shop)
             await shop.begin()
         except BaseException as error:
             if isinstance(error, ChildDied):
@@ -261,7 +301,15 @@ class Agent:
             raise
         return shop
 
-    def _request(self, conversation: Conversation, job: Job, shop: Workshop) -> Request:
+    async def _agree(self, conversation: Conversation, admit: Admit, shop: Workshop) -> None:
+        """Ask our owner. Raises NotAgreed; MessageError where the servers make no sense."""
+        parts = self._parts(conversation, admit, shop)
+        await self._gatekeeper.ask(self._request(conversation, admit.job, shop, parts))
+        self._agreed = _machines(parts)
+
+    def _request(
+        self, conversation: Conversation, job: Job, shop: Workshop, parts: Sequence[Part]
+    ) -> Request:
         return Request(
             host=conversation.host_key,
             host_name=conversation.host_name,
@@ -276,20 +324,25 @@ class Agent:
             disk_bytes=shop.data_bytes,
             walls=shop.missing_walls,
             own_model=self._trusted is not None,
+            servers=tuple(part.address for part in parts),
         )
 
-    async def _lane(self, conversation: Conversation, shop: Workshop, slot: int) -> None:
+    async def _lane(self, reach: Reach, shop: Workshop, slot: int) -> None:
         """One lane, from the update it could not bring home on the last connection, if any."""
-        waits = 0
+        waits, later = 0, asyncio.get_running_loop().call_soon  # when the next unit is under way
         while True:
             update, trained = self._unanswered.get(slot, (None, False))
             payload: Payload = shop.update(slot) if trained else b""
-            answer = await conversation.exchange(
-                Exchange(update=update, shards=shop.shards_held), payload, shop.state(slot)
+            answer = await reach.exchange(
+                Exchange(update=update, shards=shop.shards_held),
+                payload,
+                shop.state(slot),
+                shop.whole_state(slot),
             )
             if update is not None:
                 del self._unanswered[slot]
                 self._record(update, answer.verdict)
+                later(self._tell_of, update, self.samples, self.accepted)
             if isinstance(answer, Wait):
                 waits += 1
                 if waits > 1:  # not worth a word if it is over at once
@@ -297,20 +350,21 @@ class Agent:
                 await asyncio.sleep(min(max(answer.seconds, 0.05), MAX_WAIT_S))
                 continue
             waits = 0
-            update = await self._compute(conversation, shop, answer, slot)
+            update = await self._compute(reach, shop, answer, slot)
             if update is not None:
                 self._unanswered[slot] = (update, answer.unit.kind == "train")
 
     async def _compute(
-        self, conversation: Conversation, shop: Workshop, grant: Grant, slot: int
+        self, reach: Reach, shop: Workshop, grant: Grant, slot: int
     ) -> Update | None:
         unit = grant.unit
-        await shop.need(unit.shard, conversation, self._chunks, self._progress(unit))
+        if unit.shard not in shop.shards_held:
+            await shop.need(unit.shard, reach, self._chunks, self._progress(unit))
         try:
-            done = await shop.compute(grant, slot, conversation)
+            done = await shop.compute(grant, slot, reach)
         except (ChildDied, ProgramError, DataError) as error:
             self._say("trouble", str(error))
-            await conversation.connection.send(GiveBack(unit=unit.id, reason=for_the_host(error)))
+            await reach.give_back(unit.id, for_the_host(error))
             self._failures += 1
             if shop.trainer.broken and isinstance(error, ChildDied):
                 self._gatekeeper.refuse_from_now(shop.job, error)
@@ -343,13 +397,15 @@ class Agent:
             self.refused += 1
             refusal = UpdateRefused(f"The update of unit {update.unit} was not used: {verdict}.")
             self._say("trouble", str(refusal))
+
+    def _tell_of(self, update: Update, samples: int, accepted: int) -> None:
         self._watch(
             Event(
                 kind="unit",
                 text=f"Unit {update.unit}: {update.samples} samples, loss {update.loss:.4f}.",
                 data={
-                    "samples": self.samples,
-                    "accepted": self.accepted,
+                    "samples": samples,
+                    "accepted": accepted,
                     "loss": update.loss,
                     "seconds": update.compute_s,
                 },
@@ -381,11 +437,11 @@ class Agent:
         )
 
     def _say(self, kind: Kind, text: str) -> None:
-        text = one_line(text)  # some of it may be a stranger's words, and it goes to a screen
         if kind == "state":
             if text == self._state:
                 return  # said already
             self._state = text
+        text = one_line(text)  # some of it may be a stranger's words, and it goes to a screen
         self._watch(Event(kind=kind, text=text))
 
     async def _left_within(self, seconds: float) -> bool:
@@ -400,6 +456,10 @@ def lent_memory(volunteer: Volunteer) -> int:
     """Bytes a job may take: half of the machine's memory."""
     known_mb = volunteer.memory_mb or UNKNOWN_MEMORY_MB
     return (known_mb << 20) // 2
+
+
+def _machines(parts: Sequence[Part]) -> frozenset[str]:
+    return frozenset(part.host for part in parts)
 
 
 def _first_error(error: BaseException | None) -> BaseException:

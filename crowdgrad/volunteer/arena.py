@@ -1,7 +1,9 @@
 """The memory that agent and trainer share: anonymous, inherited, gone with the last of the two.
 
 It is laid out once for a job: the program and the manifest, a slot for each unit in flight
-(state in, update out), and a place for every shard this volunteer may be asked to train on.
+(state in, update out), and a place for every shard this volunteer may be asked to train on. Where
+parameters travel in half precision, a slot has places for what comes and goes besides: the trainer
+decodes and encodes, the agent only sends and receives.
 Pages that are never touched cost nothing. Its size is sealed where the system can: a trainer that
 cut the file short would end the agent with a bus error at its next look.
 """
@@ -29,7 +31,18 @@ class Region:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
     state: Region
+    """What the trainer starts from, and where the whole state for an evaluation arrives."""
     update: Region
+    """What the trainer has computed."""
+    comes: Region
+    """A training unit's state as it arrives; `state` itself where it arrives as it is."""
+    goes: Region
+    """The update as it is sent; `update` itself where it is sent as it is."""
+
+    @property
+    def coded(self) -> bool:
+        """Whether what travels is something else than what is computed with."""
+        return self.comes != self.state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +64,12 @@ def lay_out(
     update_bytes: int,
     slots: int,
     shard_bytes: Sequence[tuple[int, int]],
+    coded_bytes: tuple[int, int] | None = None,
 ) -> Plan:
-    """`shard_bytes`: (shard number, its bytes) for every shard that may be needed."""
+    """`shard_bytes`: (shard number, its bytes) for every shard that may be needed.
+
+    `coded_bytes`: of a state and an update as they travel; None: as they are.
+    """
     at = 0
 
     def place(size: int) -> Region:
@@ -61,12 +78,17 @@ def lay_out(
         at += -(-size // ALIGN) * ALIGN
         return region
 
+    def slot() -> Slot:
+        state, update = place(state_bytes), place(update_bytes)
+        if coded_bytes is None:
+            return Slot(state=state, update=update, comes=state, goes=update)
+        comes, goes = map(place, coded_bytes)
+        return Slot(state=state, update=update, comes=comes, goes=goes)
+
     return Plan(
         program=place(program_bytes),
         manifest=place(manifest_bytes),
-        slots=tuple(
-            Slot(state=place(state_bytes), update=place(update_bytes)) for _ in range(slots)
-        ),
+        slots=tuple(slot() for _ in range(slots)),
         shards={number: place(size) for number, size in shard_bytes},
         total_bytes=max(at, ALIGN),
     )

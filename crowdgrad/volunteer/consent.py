@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import textwrap
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -18,6 +18,7 @@ from typing import Literal
 
 from crowdgrad.errors import CrowdgradError, one_line
 from crowdgrad.volunteer.hosts import Known, KnownHosts
+from crowdgrad.volunteer.parts import machine_of
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +35,11 @@ NO_CODE = (
     "Nothing the host wrote is run here: its model is a graph of arithmetic, checked against a "
     "list of what is allowed and computed at low priority by a process of its own."
 )
+SERVERS = (
+    "the numbers go to and come from others, which see your network address and fingerprint, too:"
+)
+SERVERS_NAMED = 8
+MAX_SERVER = 64
 WALLED = "all hold here: what computes reaches no network, no file and no other program."
 
 
@@ -60,6 +66,13 @@ class Request:
     """Protections that do not hold on this machine, in words."""
     own_model: bool = False
     """The owner's own model computes, outside the walls."""
+    servers: tuple[str, ...] = ()
+    """Addresses at which the parameters are kept, where the host does not keep them itself."""
+
+    @property
+    def machines(self) -> list[str]:
+        """Where these are: ports may change from one start to the next."""
+        return sorted({machine_of(address) for address in self.servers})
 
 
 Consent = Callable[[Request], Awaitable[tuple[bool, str]]]
@@ -132,12 +145,12 @@ class Owner:
         self._ask = ask
         self._declined: set[str] = set()
         """Hosts that have had their no in this session: another job's name does not ask again."""
-        self._said: dict[tuple[str, str, str], bool] = {}
+        self._said: dict[tuple[str, ...], bool] = {}
         """Answers of this session: a job that comes back after a pause is not asked about again."""
 
     async def __call__(self, request: Request) -> tuple[bool, str]:
         """Raises SettingError where the list of hosts makes no sense."""
-        about = (request.host, request.job, request.program)
+        about = (request.host, request.job, request.program, *request.machines)
         known = self._known.get(request.host) if request.host else None
         circumstances = Circumstances(
             own=self._own,
@@ -184,6 +197,8 @@ def lines(request: Request, width: int = WIDTH) -> list[str]:
     said += row("host", f"{who(request)}, at {request.address}")
     if not request.host:
         said += row("", "It has proven no key: a name is only a word, and nothing is remembered.")
+    if request.servers:
+        said += row("servers", f"{SERVERS} {_named(request.servers)}.")
     said += row("what for", one_line(request.cause) or "it does not say")
     said += row("memory", f"up to {size(request.memory_bytes)}")
     said += row(
@@ -219,6 +234,13 @@ def size(count: int) -> str:
             number = count / least
             return f"{number:,.0f} {unit}" if number >= 10 else f"{number:.1f} {unit}"
     return f"{count} bytes"
+
+
+def _named(servers: Sequence[str]) -> str:
+    """A host may name many, with long names, and what follows must stay in sight."""
+    named = [f"{name[:MAX_SERVER]}…" if len(name) > MAX_SERVER else name for name in servers]
+    more = len(named) - SERVERS_NAMED
+    return one_line(", ".join(named[:SERVERS_NAMED]) + (f" and {more} more" if more > 0 else ""))
 
 
 def _row(label: str, text: str, *, width: int) -> list[str]:

@@ -2,7 +2,8 @@
 
 An exchange or a fetch is answered by its ticket, a blob by its hash. The host may speak unasked
 (roster, finished). Payloads land where they are used: parameters in the slot of whoever waits for
-them. A unit that goes on where another ended comes without any.
+them. A unit that goes on where another ended comes without any, and so does every unit of a job
+whose parameters are kept by servers (`crowdgrad/volunteer/servers.py`).
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
-from typing import TypeVar
+from typing import Protocol
 
 import msgspec
 
 from crowdgrad.domain.data import ChunkHash
 from crowdgrad.domain.job import Volunteer
-from crowdgrad.errors import ConnectionLost, CrowdgradError, FrameError
+from crowdgrad.domain.work import UnitId
+from crowdgrad.errors import ConnectionLost, CrowdgradError, FrameError, PeerError
 from crowdgrad.net import handshake
 from crowdgrad.net.heartbeat import keep_alive
 from crowdgrad.net.identity import Identity
@@ -29,6 +31,7 @@ from crowdgrad.net.messages import (
     Finished,
     Fresh,
     Get,
+    GiveBack,
     Grant,
     Join,
     Message,
@@ -39,10 +42,42 @@ from crowdgrad.net.messages import (
     told,
 )
 from crowdgrad.net.transport.base import Connection, Payload
+from crowdgrad.volunteer.questions import Questions
 
 Answer = Grant | Wait
-A = TypeVar("A")
 NO_ROOM = memoryview(b"")
+Rooms = tuple[memoryview, memoryview]
+"""Where parameters to train from go, and where those to evaluate."""
+NO_ROOMS = (NO_ROOM, NO_ROOM)
+
+
+class Reach(Protocol):
+    """What a lane needs of the other side, wherever the parameters are kept.
+
+    A `Conversation` is one where the host keeps them itself, `Servers` where others do.
+    """
+
+    async def exchange(
+        self, ask: Exchange, payload: Payload, into: memoryview, whole: memoryview
+    ) -> Answer:
+        """What an update and a question bring; the parameters of a Grant are in their place.
+
+        `into` receives those of a unit to train, as they travel; `whole` those of an evaluation,
+        which travel in full precision always. A unit that goes on needs neither.
+        """
+        ...
+
+    async def fetch(self, into: memoryview) -> object:
+        """The newest parameters, into `into`, in the middle of a unit."""
+        ...
+
+    async def get(self, wanted: ChunkHash, size: int) -> bytes:
+        """The bytes with that hash, of exactly that size; the caller verifies the hash."""
+        ...
+
+    async def give_back(self, unit: UnitId, reason: str) -> None:
+        """Say that a unit cannot be finished here."""
+        ...
 
 
 class Conversation:
@@ -52,9 +87,11 @@ class Conversation:
         self.host_key = ""
         """Fingerprint of the key the host has proven when we joined; empty if it has not."""
         self.host_name = ""
-        self._tickets = itertools.count(1)
-        self._exchanges: dict[int, tuple[memoryview, asyncio.Future[Answer]]] = {}
-        self._fetches: dict[int, tuple[memoryview, asyncio.Future[Fresh]]] = {}
+        self.bare = False
+        """Servers keep the parameters: units come without them."""
+        tickets = itertools.count(1)
+        self._exchanges: Questions[Rooms, Answer] = Questions(NO_ROOMS, tickets)
+        self._fetches: Questions[memoryview, Fresh] = Questions(NO_ROOM, tickets)
         self._blobs: dict[ChunkHash, tuple[int, asyncio.Future[bytes]]] = {}
         connection.set_sink(self._sink)
 
@@ -73,11 +110,14 @@ class Conversation:
                 token=token,
             )
         )
-        return expect(await handshake.hear(self.connection), Admit)
+        admit = expect(await handshake.hear(self.connection), Admit)
+        self.bare = bool(admit.servers)
+        return admit
 
     async def run(self, *, beat_s: float, silence_s: float) -> Finished:
         """Listen until the job is over. Raises PeerError when the connection ends before."""
         beats = asyncio.create_task(keep_alive(self.connection, beat_s=beat_s, silence_s=silence_s))
+        self.connection.set_ear(self._at_once)
         try:
             while self.finished is None:
                 message, payload = await self.connection.receive()
@@ -99,43 +139,58 @@ class Conversation:
         await self.connection.send(Get(hash=wanted))
         return await future
 
-    async def exchange(self, ask: Exchange, payload: Payload, into: memoryview) -> Answer:
-        """`into` receives the parameters of a Grant, unless its unit goes on without."""
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        ticket = next(self._tickets)
-        self._exchanges[ticket] = (into, future)
+    async def exchange(
+        self,
+        ask: Exchange,
+        payload: Payload,
+        into: memoryview,
+        whole: memoryview | None = None,
+    ) -> Answer:
+        """As `Reach` says; `whole` is `into` where nothing else is said."""
+        ticket, answer = self._exchanges.ask((into, into if whole is None else whole))
         await self.connection.send(msgspec.structs.replace(ask, ticket=ticket), payload)
-        return await future
+        return await answer
 
     async def fetch(self, into: memoryview) -> Fresh:
         """The newest parameters, into `into`."""
-        future: asyncio.Future[Fresh] = asyncio.get_running_loop().create_future()
-        ticket = next(self._tickets)
-        self._fetches[ticket] = (into, future)
+        ticket, fresh = self._fetches.ask(into)
         await self.connection.send(Fetch(ticket=ticket))
-        return await future
+        return await fresh
+
+    async def give_back(self, unit: UnitId, reason: str) -> None:
+        await self.connection.send(GiveBack(unit=unit, reason=reason))
 
     def _sink(self, message: Message, length: int) -> memoryview:
         into = NO_ROOM
-        if isinstance(message, Grant) and message.link == 0:
-            into = _room(self._exchanges, message.ticket)
+        if isinstance(message, Grant) and message.link == 0 and not self.bare:
+            into = self._exchanges.room(message.ticket)[message.unit.kind != "train"]
         elif isinstance(message, Fresh):
-            into = _room(self._fetches, message.ticket)
+            into = self._fetches.room(message.ticket)
         if len(into) == length:
             return into
         if isinstance(message, Blob) and self._blobs.get(message.hash, (-1,))[0] == length:
             return memoryview(bytearray(length))
         raise FrameError(f"A {type(message).__name__} came with {length} unexpected bytes.")
 
+    def _at_once(self, message: Message, payload: memoryview) -> bool:
+        """The hot path: whoever waits for a unit is woken without our waking up before."""
+        if not isinstance(message, Grant):
+            return False
+        try:
+            self._route(message, payload)
+        except PeerError:
+            return False  # it is raised where it is heard
+        return True
+
     def _route(self, message: Message, payload: memoryview) -> None:
         if isinstance(message, Grant | Wait):
-            if isinstance(message, Grant) and message.link == 0 and not payload:
+            if isinstance(message, Grant) and not (payload or message.link or self.bare):
                 raise FrameError("A unit came without parameters.")
-            _answer(self._exchanges, message.ticket, message)
+            self._exchanges.answer(message.ticket, message)
         elif isinstance(message, Fresh):
             if not payload:
                 raise FrameError("Fresh parameters came without their bytes.")
-            _answer(self._fetches, message.ticket, message)
+            self._fetches.answer(message.ticket, message)
         elif isinstance(message, Blob):
             _, blob = self._blobs.pop(message.hash, (0, None))
             if blob is not None and not blob.done():
@@ -148,32 +203,10 @@ class Conversation:
             raise FrameError(f"A host does not say {type(message).__name__}.")
 
     def _fail(self, error: CrowdgradError) -> None:
-        futures: list[asyncio.Future[Answer] | asyncio.Future[Fresh] | asyncio.Future[bytes]] = [
-            future for _, future in self._exchanges.values()
-        ]
-        futures.extend(future for _, future in self._fetches.values())
-        futures.extend(future for _, future in self._blobs.values())
-        for future in futures:
-            if not future.done():
-                future.set_exception(error)
-                future.exception()  # whoever waits still gets it; nobody waiting is no news
-        self._exchanges.clear()
-        self._fetches.clear()
+        self._exchanges.fail(error)
+        self._fetches.fail(error)
+        for _, blob in self._blobs.values():
+            if not blob.done():
+                blob.set_exception(error)
+                blob.exception()  # whoever waits still gets it; nobody waiting is no news
         self._blobs.clear()
-
-
-def _room(asked: dict[int, tuple[memoryview, asyncio.Future[A]]], ticket: int) -> memoryview:
-    """Where the answer's payload goes, once: a second one would change what is worked from."""
-    if ticket not in asked:
-        return NO_ROOM
-    into, waiting = asked[ticket]
-    asked[ticket] = (NO_ROOM, waiting)
-    return into
-
-
-def _answer(asked: dict[int, tuple[memoryview, asyncio.Future[A]]], ticket: int, said: A) -> None:
-    if ticket not in asked:
-        raise FrameError("An answer to a question nobody asked.")
-    _, waiting = asked.pop(ticket)
-    if not waiting.done():
-        waiting.set_result(said)

@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from crowdgrad.domain.job import Job
 from crowdgrad.errors import (
     ChildDied,
+    ConnectionLost,
     MachineError,
     NotAgreed,
+    NotDialled,
     RefusedHere,
+    Unreachable,
     UserError,
     WallsMissing,
     one_line,
@@ -59,6 +62,7 @@ class Gatekeeper:
                 data={
                     "host": request.host,
                     "address": request.address,
+                    "servers": ", ".join(request.servers),
                     "job": request.job,
                     "program": request.program,
                     "memory_bytes": request.memory_bytes,
@@ -106,6 +110,9 @@ def for_the_host(error: BaseException) -> str:
         said = "its owner has not agreed"
     elif isinstance(error, RefusedHere):
         said = "the job went wrong there before"
+    elif isinstance(error, ConnectionLost | NotDialled | Unreachable):
+        # Where it sent us and what we found there would tell it what else there is around here.
+        said = "a connection was lost, or a server could not be reached"
     elif isinstance(error, MachineError | UserError):
         said = f"trouble on the volunteer's own machine ({error.code})"
     else:

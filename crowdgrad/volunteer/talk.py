@@ -84,6 +84,11 @@ class Compute(msgspec.Struct, frozen=True, tag=True, kw_only=True):
         first = self.unit.first_batch + self.first
         return range(first, first + (self.batches or self.unit.batches - self.first))
 
+    @property
+    def last(self) -> bool:
+        """Whether no stretch of the unit follows."""
+        return self.numbers.stop == self.unit.first_batch + self.unit.batches
+
 
 class Checked(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """Trainer: No runtime has seen the program yet; this is what it would take."""

@@ -31,6 +31,7 @@ from crowdgrad.data.shards import decode_manifest, shard_arrays
 from crowdgrad.domain.program import Program
 from crowdgrad.domain.work import Unit
 from crowdgrad.errors import ComputeError, CrowdgradError, ProgramRefused, missing_module
+from crowdgrad.numerics.codecs.packing import Packing
 from crowdgrad.numerics.noise import order
 from crowdgrad.numerics.vectors import as_vector
 from crowdgrad.planner.batches import SPLIT_OF, BatchPlan, EpochPlans
@@ -83,6 +84,7 @@ class Trainer:
             _check_memory(self.memory_bytes, setup.memory_bytes)
         self._load: Load | None = None
         self._engine: Engine | None = None
+        self._packing = Packing(setup.local.codec, spec.size)
         self._plans: dict[str, EpochPlans] = {}
         self._orders: dict[tuple[int, int], Column] = {}
         self._shards: dict[int, tuple[Column, ...]] = {}
@@ -130,13 +132,18 @@ class Trainer:
             fresh=ask.fresh,
             add=ask.add,
         )
-        regions = self._setup.plan.slots[ask.slot]
-        state = as_vector(regions.state.of(self._memory))
+        slot = self._setup.plan.slots[ask.slot]
+        state = as_vector(slot.state.of(self._memory))
         assert self._engine is not None
-        if ask.unit.kind == "train":
-            update = as_vector(regions.update.of(self._memory))
-            return self._engine.train(work, state, update)
-        return self._engine.evaluate(work, state)
+        if ask.unit.kind != "train":
+            return self._engine.evaluate(work, state)
+        update = as_vector(slot.update.of(self._memory))
+        if slot.coded and ask.fresh:
+            self._packing.decode(slot.comes.of(self._memory), state)
+        result = self._engine.train(work, state, update)
+        if slot.coded and ask.last:
+            self._packing.encode(update, slot.goes.of(self._memory))
+        return result
 
     def _gathered_bytes(self) -> int:
         """What a unit's records take once more, in the order of training, and the orders kept."""

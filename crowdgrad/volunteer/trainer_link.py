@@ -73,7 +73,11 @@ class TrainerLink:
         self._turn = asyncio.Lock()
         self._errors: asyncio.Task[bytes] | None = None
         self._watching: asyncio.Task[None] | None = None
-        self._tasks: set[asyncio.Task[talk.Computed]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        """That wait for the answers of callers that went."""
+        self._until: float | None = None
+        """When the answer to a unit must be there; None: none was asked for that is to come."""
+        self._patience_s = 0.0
         self._closing = False
         self._slowest_s = 0.0
         self._turns = 0
@@ -108,10 +112,23 @@ class TrainerLink:
         A caller that is cancelled goes at once; the trainer still finishes the unit before it takes
         the next, so question and answer on the pipe never fall out of step.
         """
-        task = asyncio.create_task(self._compute(ask))
-        self._tasks.add(task)
-        task.add_done_callback(self._computed)
-        return await asyncio.shield(task)
+        await self._turn.acquire()
+        try:
+            answer = await self._compute(ask)
+        except asyncio.CancelledError:
+            if self._until is None:  # nothing was asked yet, or all is answered
+                self._turn.release()
+            else:
+                task = asyncio.create_task(self._hear_out())
+                self._tasks.add(task)
+                task.add_done_callback(self._heard_out)
+            raise
+        except BaseException:
+            self._until = None
+            self._turn.release()
+            raise
+        self._turn.release()
+        return answer
 
     async def reject(self, why: str) -> ChildDied:
         """End a trainer whose answer cannot be true; the error to raise for it."""
@@ -123,26 +140,35 @@ class TrainerLink:
         await self._end()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _computed(self, task: asyncio.Task[talk.Computed]) -> None:
+    async def _hear_out(self) -> None:
+        """Wait, in the turn of a caller that went, for the answer it would have got."""
+        await self._answer(talk.Computed)
+
+    def _heard_out(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
+        self._turn.release()
         if not task.cancelled():
-            task.exception()  # whoever waits gets it; a caller that went needs no news of it
+            task.exception()  # a caller that went needs no news of it
 
     async def _compute(self, ask: talk.Compute) -> talk.Computed:
-        async with self._turn:
-            if self._process is None:
-                await self._start()
-            began = asyncio.get_running_loop().time()
-            self._turns += 1
-            ask = msgspec.structs.replace(ask, turn=self._turns)
-            answer = await self._ask(ask, talk.Computed, self._patience_s(ask))
-            if answer.turn != ask.turn:
-                raise await self._misbehaved("it spoke though it was not asked")
-            if answer.unit != ask.unit.id:
-                raise await self._misbehaved(
-                    f"it was asked for unit {ask.unit.id} and answered for {answer.unit}"
-                )
-            self._slowest_s = max(self._slowest_s, asyncio.get_running_loop().time() - began)
+        if self._process is None:
+            await self._start()
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        self._turns += 1
+        ask = msgspec.structs.replace(ask, turn=self._turns)
+        # One that is stuck is ended by `_watch`: a timer for every unit would cost more.
+        self._patience_s = self._patience(ask)
+        self._until = began + self._patience_s
+        await self._say(ask)
+        answer = await self._answer(talk.Computed)
+        if answer.turn != ask.turn:
+            raise await self._misbehaved("it spoke though it was not asked")
+        if answer.unit != ask.unit.id:
+            raise await self._misbehaved(
+                f"it was asked for unit {ask.unit.id} and answered for {answer.unit}"
+            )
+        self._slowest_s = max(self._slowest_s, loop.time() - began)
         return answer
 
     async def _check(self) -> talk.Checked:
@@ -193,7 +219,7 @@ class TrainerLink:
     def _start_s(self) -> float:
         return START_S if self._setup.trusted is None else TRUSTED_START_S
 
-    def _patience_s(self, ask: talk.Compute) -> float:
+    def _patience(self, ask: talk.Compute) -> float:
         """How long a stretch may take before the trainer is taken for stuck."""
         pauses_s = self._setup.pace_s * len(ask.numbers)
         first = self._slowest_s == 0.0 and self._setup.trusted is not None
@@ -201,26 +227,43 @@ class TrainerLink:
         return pauses_s + max(least_s, PATIENCE_FACTOR * self._slowest_s)
 
     async def _ask(self, message: talk.ToTrainer, wanted: type[A], patience_s: float) -> A:
+        """Before there is a `_watch`: one that is stuck is ended, and read as any that died."""
+        watch = asyncio.get_running_loop().call_later(patience_s, self._kill, _stuck(patience_s))
+        try:
+            await self._say(message)
+            return await self._answer(wanted)
+        finally:
+            watch.cancel()
+
+    async def _say(self, message: talk.ToTrainer) -> None:
         process, answers = self._process, self._answers
         assert process is not None
         assert process.stdin is not None
         assert answers is not None
-        # One that is stuck is ended, and then read as any that died. A timer costs a tenth of what
-        # asyncio.timeout does, and this is crossed for every unit.
-        why = f"it did not answer for {patience_s:,.0f} s"
-        watch = asyncio.get_running_loop().call_later(patience_s, self._kill, why)
         self._idle_since = None
+        if answers.waiting:
+            raise await self._misbehaved("it spoke though it was not asked")
         try:
-            if answers.waiting:
-                raise MessageError("it spoke though it was not asked")
             process.stdin.write(talk.encode(message))
+        except ConnectionError:
+            raise await self._died(process) from None
+
+    async def _answer(self, wanted: type[A]) -> A:
+        """What it answers to what it was asked last. Raises what went wrong."""
+        process, answers = self._process, self._answers
+        assert process is not None
+        assert answers is not None
+        try:
             answer = talk.decode_for_agent(await answers.next())
+        except asyncio.CancelledError:
+            raise  # it is still to come
         except (EOFError, ConnectionError):
+            self._until = None
             raise await self._died(process) from None
         except MessageError as error:
+            self._until = None
             raise await self._misbehaved(error.message) from None
-        finally:
-            watch.cancel()
+        self._until = None
         if isinstance(answer, talk.Failed):
             raise _as_error(answer, own=self._setup.trusted is not None)
         if not isinstance(answer, wanted):
@@ -231,6 +274,8 @@ class TrainerLink:
         """End it when it grows, or computes though nobody asked, however little it says."""
         while True:
             await asyncio.sleep(vitals.EVERY_S)
+            if self._until is not None and asyncio.get_running_loop().time() > self._until:
+                self._kill(_stuck(self._patience_s))
             process, checked = self._process, self.checked
             now = vitals.look(process.pid) if process is not None else None
             if process is None or now is None or checked is None or self._setup.trusted is not None:
@@ -262,6 +307,7 @@ class TrainerLink:
     async def _died(self, process: asyncio.subprocess.Process) -> ChildDied:
         if self._closing:
             return ChildDied("The trainer is being stopped.")
+        self._until = None
         self.deaths += 1
         code = await self._see_off(process)
         said = (await self._errors) if self._errors is not None else b""
@@ -307,6 +353,10 @@ class TrainerLink:
         if self._answers is not None:
             self._answers.close()
             self._answers = None
+
+
+def _stuck(patience_s: float) -> str:
+    return f"it did not answer for {patience_s:,.0f} s"
 
 
 def one_line_each(said: bytes) -> list[str]:

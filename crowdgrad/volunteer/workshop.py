@@ -13,7 +13,7 @@ from crowdgrad.data.shards import MAX_MANIFEST_BYTES, decode_manifest
 from crowdgrad.domain.data import ChunkHash, Manifest
 from crowdgrad.domain.job import Job
 from crowdgrad.domain.program import ProgramSpec
-from crowdgrad.domain.work import LocalSteps, Unit
+from crowdgrad.domain.work import LocalSteps, Unit, wire_place
 from crowdgrad.errors import ChildDied, DataAltered, MessageError, ProgramRefused, TurnedAway
 from crowdgrad.net.messages import MAX_SHARDS_NAMED, Admit, Grant
 from crowdgrad.planner.batches import SPLIT_OF, BatchPlan, EpochPlans, largest_batch
@@ -21,13 +21,14 @@ from crowdgrad.program.artifact import decode
 from crowdgrad.replication.base import Chunks
 from crowdgrad.volunteer import talk
 from crowdgrad.volunteer.arena import Arena, lay_out
-from crowdgrad.volunteer.conversation import Conversation
+from crowdgrad.volunteer.conversation import Conversation, Reach
 from crowdgrad.volunteer.trainer_link import TrainerLink
 
 MAX_PROGRAM_BYTES = 8 << 20
 CHUNKS_AT_ONCE = 4
 CLOCKS_S = 1.0
 """What two clocks may differ by while a unit is computed."""
+NO_METRICS: frozenset[str] = frozenset()
 Note = Callable[[str], None]
 
 
@@ -48,8 +49,15 @@ class Workshop:
         self._manifest = manifest
         self._arena = arena
         self._setup = setup
+        slots, memory = setup.plan.slots, arena.memory
+        self._comes = [slot.comes.of(memory) for slot in slots]
+        self._states = [slot.state.of(memory) for slot in slots]
+        self._goes = [slot.goes.of(memory) for slot in slots]
+        self._metrics = frozenset(metric.name for metric in spec.metrics)
         self._plans: dict[str, EpochPlans] = {}
         self._shards: dict[int, asyncio.Task[None]] = {}
+        self.shards_held: tuple[int, ...] = ()
+        """The numbers of shards whose records are here, the latest first, as many as one names."""
 
     @classmethod
     async def open(
@@ -79,6 +87,7 @@ class Workshop:
             update_bytes=4 * spec.update_words,
             slots=job.local.overlap + 1,
             shard_bytes=[(number, manifest.shards[number].bytes) for number in mine],
+            coded_bytes=coded_bytes(spec, job.local),
         )
         _bound("memory it needs", layout.total_bytes, memory_bytes)
         _bound("list of its shards", talk.plan_bytes(layout), talk.MAX_PLAN_BYTES)
@@ -154,32 +163,29 @@ class Workshop:
     @property
     def exchange_bytes(self) -> int:
         """The numbers of one unit, both ways."""
-        return 4 * (self.spec.state_words + self.spec.update_words)
+        slot = self._setup.plan.slots[0]
+        return slot.comes.bytes + slot.goes.bytes
 
     @property
     def slots(self) -> int:
         return len(self._setup.plan.slots)
 
-    @property
-    def shards_held(self) -> tuple[int, ...]:
-        """The numbers of shards whose records are here, the latest first, as many as one names."""
-        here = [
-            number
-            for number, task in reversed(self._shards.items())
-            if task.done() and not task.cancelled() and task.exception() is None
-        ]
-        return tuple(here[:MAX_SHARDS_NAMED])
-
     def state(self, slot: int) -> memoryview:
-        return self._setup.plan.slots[slot].state.of(self._arena.memory)
+        """Where a training unit's parameters arrive."""
+        return self._comes[slot]
+
+    def whole_state(self, slot: int) -> memoryview:
+        """Where an evaluation's parameters arrive, which nothing has rounded."""
+        return self._states[slot]
 
     def update(self, slot: int) -> memoryview:
-        return self._setup.plan.slots[slot].update.of(self._arena.memory)
+        """The update as it is sent."""
+        return self._goes[slot]
 
     async def need(
         self,
         shard: int,
-        talk_to: Conversation,
+        talk_to: Reach,
         chunks: Chunks,
         progress: Callable[[int, int], None],
     ) -> None:
@@ -187,6 +193,8 @@ class Workshop:
 
         Raises MessageError for a shard that is not ours to train on.
         """
+        if shard in self.shards_held:
+            return
         if shard not in self._setup.plan.shards:
             raise MessageError(f"The host sent a unit of shard {shard}, which it did not announce.")
         task = self._shards.get(shard)
@@ -195,7 +203,7 @@ class Workshop:
             self._shards[shard] = task
         await asyncio.shield(task)
 
-    async def compute(self, grant: Grant, slot: int, talk_to: Conversation) -> talk.Computed:
+    async def compute(self, grant: Grant, slot: int, talk_to: Reach) -> talk.Computed:
         """A unit whose shard is here; its update lies in the slot. Raises what the trainer reports.
 
         Where parameters are fetched in its middle, it goes from one fetch to the next.
@@ -241,9 +249,8 @@ class Workshop:
         The trainer looks as well, but what it answers is compared with the plan here.
         """
         plan, last = self._plan(unit), unit.first_batch + unit.batches - 1
-        if last >= plan.total or not (
-            plan.shard_of(unit.first_batch) == plan.shard_of(last) == unit.shard
-        ):
+        theirs = plan.of_shard(unit.shard) if unit.shard in plan.places else range(0)
+        if unit.first_batch not in theirs or last not in theirs:
             raise MessageError(
                 f"The host sent a unit of batches {unit.first_batch} to {last}, which shard "
                 f"{unit.shard} has not."
@@ -259,8 +266,8 @@ class Workshop:
             return f"it counted {answer.samples} samples in a unit of {samples}"
         if answer.compute_s > max(0.0, elapsed_s) + CLOCKS_S:
             return f"it says it computed {answer.compute_s:.1f} s in {elapsed_s:.1f} s"
-        measured = {metric.name for metric in self.spec.metrics} if ask.unit.kind != "train" else ()
-        if answer.metrics.keys() != set(measured):
+        measured = self._metrics if ask.unit.kind != "train" else NO_METRICS
+        if answer.metrics.keys() != measured:
             return "it measured something else than it was asked to"
         return None
 
@@ -274,7 +281,7 @@ class Workshop:
     async def _load(
         self,
         shard: int,
-        talk_to: Conversation,
+        talk_to: Reach,
         chunks: Chunks,
         progress: Callable[[int, int], None],
     ) -> None:
@@ -294,12 +301,14 @@ class Workshop:
             for chunk in wanted:
                 group.create_task(place(at, chunk.hash, chunk.bytes))
                 at += chunk.bytes
+        self.shards_held = (shard, *self.shards_held)[:MAX_SHARDS_NAMED]
 
     async def close(self) -> None:
         for task in self._shards.values():
             task.cancel()
         await asyncio.gather(*self._shards.values(), return_exceptions=True)
         await self.trainer.close()
+        self._comes, self._states, self._goes = [], [], []
         self._arena.close()
 
 
@@ -337,6 +346,14 @@ def _bound(what: str, size: int, limit: int) -> None:
         )
 
 
+def coded_bytes(spec: ProgramSpec, local: LocalSteps) -> tuple[int, int] | None:
+    """What state and update take on their way; None where they travel as they are."""
+    if local.codec == "fp32":
+        return None
+    state = wire_place(local.codec, spec.size, spec.state_words)
+    return state, wire_place(local.codec, spec.size, spec.update_words)
+
+
 def _check_batch_size(spec: ProgramSpec, local: LocalSteps) -> None:
     """Batches are cut by the one and filled up to the other."""
     if spec.fixed_batch not in (0, local.batch_size):
@@ -355,7 +372,7 @@ async def _received(admit: Admit, talk_to: Conversation, chunks: Chunks) -> tupl
     return program, await _fetch(talk_to, chunks, admit.job.manifest, admit.manifest_bytes)
 
 
-async def _fetch(talk_to: Conversation, chunks: Chunks, name: ChunkHash, size: int) -> bytes:
+async def _fetch(talk_to: Reach, chunks: Chunks, name: ChunkHash, size: int) -> bytes:
     """From our own store, else from the host; verified either way."""
     kept = await asyncio.to_thread(chunks.get, name)
     if kept is not None and len(kept) == size:

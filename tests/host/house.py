@@ -16,6 +16,7 @@ from crowdgrad.net.framing import pack
 from crowdgrad.net.identity import guest
 from crowdgrad.net.messages import Exchange, Grant, Wait
 from crowdgrad.net.transport.inproc import InprocConnection, InprocNetwork, Route, straight
+from crowdgrad.numerics.codecs.packing import Packing
 from crowdgrad.numerics.vectors import as_bytes
 from crowdgrad.recipes.async_sgd import AsyncSGD
 from crowdgrad.recipes.base import Recipe
@@ -65,15 +66,15 @@ class House:
 
     def slow_down(self, seconds: float) -> None:
         """Arithmetic takes its time, and whatever is made is counted."""
-        pool, parameters = self.server._desk.pool, self.training.parameters
+        pool, parameters = self.training.parameters.pool, self.training.parameters
         take = pool.take
 
         def count() -> None:
-            held = pool.taken + pool.spare + parameters.pinned + parameters.spare
+            held = pool.taken + pool.spare
             self.most = max(self.most, held)
 
-        def counted() -> memoryview:
-            taken = take()
+        def counted(size: int) -> memoryview:
+            taken = take(size)
             count()
             return taken
 
@@ -131,9 +132,13 @@ class Person:
         return self.talk.connection
 
     async def exchange(self) -> Grant | Wait:
-        payload = as_bytes(np.ones_like(self.into)) if self.update is not None else b""
+        packing = Packing(self.house.training.job.local.codec, len(self.into))
+        size = packing.bytes(len(self.into))
+        payload = memoryview(bytearray(size if self.update is not None else 0))
+        if len(payload):
+            packing.encode(np.ones_like(self.into), payload)
         answer = await self.talk.exchange(
-            Exchange(update=self.update), payload, as_bytes(self.into)
+            Exchange(update=self.update), payload, as_bytes(self.into)[:size]
         )
         self.update = None
         if isinstance(answer, Wait):

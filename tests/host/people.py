@@ -162,7 +162,12 @@ def leased(training: Training, who: Contribution, now: float = 0.0) -> tuple[Uni
 
 
 async def evaluate(
-    training: Training, own: Contribution, accuracy: float, now: float, loss: float = 1.0
+    training: Training,
+    own: Contribution,
+    accuracy: float,
+    now: float,
+    loss: float = 1.0,
+    compute_s: float = 0.0,
 ) -> Unit:
     """Let worker 0 do the evaluation that is due."""
     await training.tick(now)
@@ -173,7 +178,7 @@ async def evaluate(
     assert training.course.evaluation.round is not None
     update = updated(
         unit, training.course.evaluation.round.version, samples=12, loss=loss,
-        metrics={"accuracy": accuracy},
+        metrics={"accuracy": accuracy}, compute_s=compute_s,
     )  # fmt: skip
     assert await training.take(now, own, update, None) == "accepted"
     await training.tick(now)

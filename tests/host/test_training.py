@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from crowdgrad.domain.work import Version
-from crowdgrad.host.course import MAX_HISTORY
+from crowdgrad.host.course import EVALUATE_SHARE, MAX_HISTORY
 from crowdgrad.host.evaluation import Scores
 from crowdgrad.host.members.accounts import MAX_FAILURES_IN_A_ROW, PAUSE_S
+from crowdgrad.host.members.departures import STAYED
 from crowdgrad.host.members.ledger import MAX_STRANGERS
 from crowdgrad.host.setbacks import MAX_TRIES
 from tests.host import small
@@ -127,6 +128,21 @@ async def test_only_the_hosts_own_worker_evaluates() -> None:
     assert lie is not None
     update = updated(lie, round_.version, samples=12, metrics={"accuracy": 1.0})
     assert await training.take(2.0, eve, update, None) == "not_yours"
+
+
+@asynchronous
+async def test_evaluations_that_take_long_come_seldom() -> None:
+    training = small.training()
+    own = training.join(0.0, small.volunteer("own"), own=True)
+    await train_one(training, own, 0.0)
+    await evaluate(training, own, accuracy=0.5, now=1.0, compute_s=0.001)
+    await train_one(training, own, 1.1)
+    await evaluate(training, own, accuracy=0.5, now=2.0, compute_s=3.0)
+    await train_one(training, own, 5.0)
+    await training.tick(2.0 + 3.0 / EVALUATE_SHARE - 1.0)
+    assert training.course.evaluation.round is None
+    await training.tick(2.0 + 3.0 / EVALUATE_SHARE + 1.0)
+    assert training.course.evaluation.round is not None
 
 
 @asynchronous
@@ -266,6 +282,21 @@ async def test_stopping_keeps_what_there_is() -> None:
     assert training.course.ending is not None
     assert training.course.ending.state == "stopped"
     assert (await training.result()).tolist() == [-0.5] * small.SIZE
+
+
+@asynchronous
+async def test_who_is_here_at_the_end_has_stayed_whatever_it_asks_for_then() -> None:
+    training = small.training()
+    own = training.join(0.0, small.volunteer("zero"), own=True)
+    await train_one(training, own, 1.0)
+    await training.tick(10.0)
+    assert training.course.evaluation.round is not None, "there is something to evaluate"
+    training.stop("stopped")
+    base = training.parameters.version
+    assert training.lease(10.0, own, {0, 1}, base) == (None, "training is over")
+    training.attendance.look(99.0, own, heard_at=10.0, worked_at=10.0, silence_s=3.0)
+    training.leave(own.volunteer.id, "the other side closed the connection", 99.0)
+    assert own.state == STAYED
 
 
 @asynchronous

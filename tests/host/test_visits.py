@@ -62,7 +62,7 @@ def test_a_crowd_gets_through_a_narrow_gate(recipe: Recipe, exchanges: int) -> N
     gate = house.server._desk.gate
     assert gate is not None
     assert (gate.free, gate.waiting) == (exchanges, 0)
-    assert house.server._desk.pool.taken == 0
+    assert house.training.parameters.pool.taken == 0
 
 
 def test_small_vectors_need_no_place() -> None:
@@ -113,7 +113,7 @@ def test_whoever_goes_while_it_waits_for_a_place_leaves_none_behind() -> None:
         third.close()  # just when a place is given to it
         await asyncio.sleep(0.1)
         assert (gate.free, gate.waiting) == (1, 0)
-        assert house.server._desk.pool.taken == 0
+        assert house.training.parameters.pool.taken == 0
 
     in_house(test, exchanges=1)
 
@@ -283,7 +283,7 @@ def test_an_update_of_a_unit_its_sender_never_had_takes_no_place() -> None:
             metrics={}, compute_s=0.1,
         )  # fmt: skip
         strangers = [await house.connect() for _ in range(5)]
-        gate, pool = house.server._desk.gate, house.server._desk.pool
+        gate, pool = house.server._desk.gate, house.training.parameters.pool
         assert gate is not None
         for stranger in strangers:
             stranger.update = update
@@ -309,7 +309,7 @@ def test_an_update_sent_again_is_answered_and_goes_on() -> None:
         assert (await first.exchange()).verdict == "accepted"
         second = await Person.join(house, identity=identity)
         second.update = update
-        pool = house.server._desk.pool
+        pool = house.training.parameters.pool
         pool.take = None  # type: ignore[method-assign, assignment]
         answer = await second.exchange()
         del pool.take
@@ -442,11 +442,11 @@ def test_no_update_is_kept_alive_by_whoever_waits_for_the_next_one() -> None:
     rooms: list[weakref.ref[Room]] = []
 
     async def test(house: House) -> None:
-        pool = house.server._desk.pool
+        pool = house.training.parameters.pool
 
-        def take() -> memoryview:
+        def take(size: int) -> memoryview:
             pool.taken += 1
-            made = Room(4 * SIZE)
+            made = Room(size)
             rooms.append(weakref.ref(made))
             return memoryview(made)
 

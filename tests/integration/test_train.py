@@ -55,7 +55,7 @@ def test_ten_lines_train_a_model(tmp_path: Path) -> None:
     assert accuracy > 0.85
     assert accuracy == pytest.approx(result.status.test.metrics["accuracy"], abs=1e-6)
     assert result.model is not task.model
-    assert result.history[-1].metrics["accuracy"] > 0.8
+    assert result.history[-1].metrics["accuracy"] > 0.7
     assert result.report().exists()
     # What is on disk is what we were given.
     saved = load_file(result.folder / "model.safetensors")

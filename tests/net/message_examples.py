@@ -4,27 +4,46 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from crowdgrad.domain.job import Job, Member, Roster, StoppingRule, Volunteer
+from crowdgrad.domain.job import Job, Member, Roster, ServerPlace, StoppingRule, Volunteer
+from crowdgrad.domain.program import MetricSpec, ProgramSpec, TensorSpec
 from crowdgrad.domain.work import LocalRule, LocalSteps, Unit, Update, Version
 from crowdgrad.net.messages import (
     MAX_WORDS,
     PROTOCOL,
     Admit,
+    Apply,
+    ApplyMerged,
     Blob,
+    Dismiss,
+    Enter,
+    Entered,
+    Equip,
+    Equipped,
     Exchange,
     Fetch,
     Finished,
     Fresh,
     Get,
     GiveBack,
+    GoBack,
     Grant,
     Heartbeat,
     Hello,
+    InCharge,
     Join,
+    Kept,
     Leave,
+    Merge,
     Message,
     Problem,
+    Pulled,
+    Push,
+    Refuse,
     RosterChanged,
+    Save,
+    Shift,
+    Staged,
+    TakeCharge,
     Wait,
     Welcome,
 )
@@ -62,6 +81,18 @@ UPDATE = Update(
     unit=7, base=VERSION, samples=400, loss=0.5, metrics={"accuracy": 0.9}, compute_s=0.25
 )
 
+PART = ProgramSpec(
+    parameters=(TensorSpec(name="w 0:64", dtype="float32", shape=(64,)),),
+    buffers=(TensorSpec(name="mean", dtype="float32", shape=(3,)),),
+    inputs=(TensorSpec(name="x", dtype="float32", shape=(1,)),),
+    noise=(),
+    metrics=(MetricSpec(name="accuracy"),),
+    outputs=1,
+    work_per_sample=1.0,
+    opset=18,
+    frozen=("w 0:64",),
+)
+
 EXAMPLES: tuple[Message, ...] = (
     Hello(protocol=PROTOCOL, software="0.1.0", challenge=bytes(range(32))),
     Welcome(
@@ -75,7 +106,17 @@ EXAMPLES: tuple[Message, ...] = (
     Problem(code="CG503", message="No.", advice="Try again."),
     Join(volunteer=VOLUNTEER, key=b"k" * 32, signature=b"s" * 64, token="t"),
     Admit(
-        job=JOB, position=1, program_bytes=9000, manifest_bytes=500, heartbeat_s=2.0, silence_s=10.0
+        job=JOB,
+        position=1,
+        program_bytes=9000,
+        manifest_bytes=500,
+        heartbeat_s=2.0,
+        silence_s=10.0,
+        servers=(
+            ServerPlace(address="10.0.0.7:7721", token="ab", start=0, stop=64, update_stop=64),
+            ServerPlace(address="[::1]:7722", token="cd", start=64, stop=100, update_stop=90),
+        ),
+        in_step=True,
     ),
     RosterChanged(
         roster=Roster(job="digits-1", members=(Member(position=0, id="a1b2", name="Ada"),))
@@ -91,6 +132,44 @@ EXAMPLES: tuple[Message, ...] = (
     Finished(reason="all epochs are done", samples=40_000, credit=1.5),
     Fetch(ticket=4),
     Fresh(base=VERSION, ticket=4),
+    Enter(volunteer="a1b2", token="ab" * 32, admission=4),
+    Entered(),
+    Push(
+        unit=7,
+        granted=VERSION,
+        base=VERSION,
+        since=VERSION,
+        lane=1,
+        link=2,
+        wants=False,
+        ticket=5,
+    ),
+    Pulled(base=VERSION, ticket=5),
+    TakeCharge(job="digits-1", proof=b"p" * 32),
+    InCharge(proof=b"q" * 32),
+    Equip(
+        spec=PART,
+        local=JOB.local,
+        rule=LocalRule(name="adam", settings={"beta1": 0.5}),
+        heartbeat_s=2.0,
+        silence_s=10.0,
+        patience=8.0,
+        decay=1e-4,
+        publish_every=2,
+        half_backups=True,
+        whole=True,
+    ),
+    Equipped(),
+    Staged(push=3, volunteer="a1b2", unit=7, incarnation=1, sound=True, admission=4),
+    Apply(push=3, version=VERSION, base=VERSION, rate=0.1, batches=4, under_way=2),
+    Refuse(push=3),
+    Merge(push=3, version=VERSION, samples=400, batches=4),
+    ApplyMerged(version=VERSION, rate=0.1),
+    Save(ticket=6, state=True, memory=False),
+    Kept(ticket=6, version=VERSION, sound=True, numbers={"mu": 0.5}, steps=9),
+    GoBack(version=VERSION, numbers={"mu": 0.5}, steps=9),
+    Shift(),
+    Dismiss(volunteer="a1b2", admission=4),
 )
 
 

@@ -67,18 +67,19 @@ def test_a_host_proves_its_key() -> None:
     run_virtual(main())
 
 
-def test_a_peer_of_protocol_2_0_still_works_and_proves_nothing() -> None:
+def test_a_peer_of_the_last_protocol_that_proves_nothing_still_works() -> None:
     """It sends no challenge and passes over what it does not know; so do we."""
+    old = (PROTOCOL[0], PROTOCOL[1] - 1)
 
     async def main() -> None:
         near, far = pair()
-        await near.send(Hello(protocol=(2, 0), software="old"))
+        await near.send(Hello(protocol=old, software="old"))
         await answer(far, "y", THEIRS, key=guest())
         said, _ = await near.receive()
         assert isinstance(said, Welcome)
         assert (said.key, said.signature) == (b"", b"")
         near, far = pair()
-        await far.send(Welcome(protocol=(2, 0), software="old", challenge=THEIRS))
+        await far.send(Welcome(protocol=old, software="old", challenge=THEIRS))
         assert (await greet(near, "x", OURS))[1] == ""
 
     run_virtual(main())

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crowdgrad.domain.job import MAX_SERVERS
 from crowdgrad.errors import CrowdgradError, DataAltered, MessageError, PeerError, TurnedAway, tree
 from crowdgrad.net import messages
 from crowdgrad.net.messages import (
@@ -31,6 +32,7 @@ from crowdgrad.net.messages import (
 from tests.net.message_examples import EXAMPLES, HASH, printable
 from tests.net.message_examples import messages as any_message
 
+PLACE = {"address": "a:1", "token": "t", "start": 0, "stop": 10, "update_stop": 8}
 KINDS = [message.kind for message in MESSAGES]
 
 
@@ -56,7 +58,9 @@ def test_every_message_in_the_file_is_listed_with_a_kind_of_its_own() -> None:
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda m: m.__name__)
 def test_every_message_is_one_sentence_one_side_says(message: type[Message]) -> None:
     sentence = message.__doc__ or ""
-    assert sentence.startswith(("Dialler: ", "Listener: ", "Either: ", "Volunteer: ", "Host: "))
+    assert sentence.startswith(
+        ("Dialler: ", "Listener: ", "Either: ", "Volunteer: ", "Host: ", "Server: ")
+    )
     assert "\n" not in sentence
     assert sentence.endswith((".", "?"))
 
@@ -117,6 +121,37 @@ NONSENSE = [
     ("Fetch", {"ticket": "now"}),
     ("Fresh", {"ticket": 1}),
     ("Fresh", {"base": {"incarnation": -1, "count": 0}}),
+    ("Enter", {"volunteer": "a b", "token": ""}),
+    ("Enter", {"volunteer": "", "token": ""}),
+    ("Enter", {"volunteer": "a1", "token": "t" * 65}),
+    ("Enter", {"volunteer": "a1", "token": "\x1b"}),
+    ("Enter", {"volunteer": "a1", "token": "", "admission": -1}),
+    ("Dismiss", {"volunteer": "a b", "admission": 1}),
+    ("Dismiss", {"volunteer": "a1", "admission": -1}),
+    ("Push", {"unit": -1, "granted": {"incarnation": 0, "count": 0}}),
+    ("Push", {"unit": 1 << 63, "granted": {"incarnation": 0, "count": 0}}),
+    ("Push", {"unit": 1}),
+    ("Push", {"granted": {"incarnation": 0, "count": 0}}),
+    ("Push", {"lane": -1}),
+    ("Push", {"lane": 64}),
+    ("Push", {"link": -1}),
+    ("Pulled", {"ticket": 1}),
+    ("TakeCharge", {"job": "digits-1", "proof": b"p" * 31}),
+    ("TakeCharge", {"job": "", "proof": b"p" * 32}),
+    ("TakeCharge", {"job": "j" * 65, "proof": b"p" * 32}),
+    ("InCharge", {"proof": b""}),
+    ("Staged", {"push": 1, "volunteer": "a1", "unit": -1, "sound": True, "incarnation": 0}),
+    ("Staged", {"push": 1, "volunteer": "../x", "unit": 1, "sound": True, "incarnation": 0}),
+    ("Staged", {"push": -1, "volunteer": "a1", "unit": 1, "sound": True, "incarnation": 0}),
+    ("Staged", {"push": 1, "volunteer": "a1", "unit": 1, "sound": True, "incarnation": -1}),
+    ("Refuse", {"push": 1 << 63}),
+    ("ApplyMerged", {"version": {"incarnation": 0, "count": 0}, "rate": float("nan")}),
+    ("ApplyMerged", {"version": {"incarnation": 0, "count": 0}, "rate": -1.0}),
+    ("Kept", {"ticket": 1, "version": {"incarnation": 0, "count": 0}, "sound": True,
+              "steps": -1}),
+    ("GoBack", {"version": {"incarnation": 0, "count": 0}, "numbers": {"n" * 65: 1.0}}),
+    ("GoBack", {"version": {"incarnation": 0, "count": 0},
+                "numbers": {str(i): 1.0 for i in range(65)}}),
 ]  # fmt: skip
 
 
@@ -158,6 +193,34 @@ def test_a_unit_is_granted_with_its_rate_and_starts_a_chain_unless_it_says_other
     del content["rate"]
     with pytest.raises(MessageError, match="rate"):
         decode(10, msgspec.msgpack.encode(content))
+
+
+@pytest.mark.parametrize(
+    ("name", "change"), [
+        ("Apply", {"rate": float("inf")}), ("Apply", {"batches": 0}), ("Apply", {"under_way": -1}),
+        ("Apply", {"push": -1}), ("Merge", {"samples": 0}), ("Merge", {"batches": 0}),
+        ("Merge", {"push": -1}), ("Equip", {"patience": float("nan")}), ("Equip", {"decay": -1.0}),
+        ("Equip", {"publish_every": 0}), ("Equip", {"heartbeat_s": 0.0}),
+        ("Equip", {"silence_s": 1e9}), ("Admit", {"servers": [PLACE] * (MAX_SERVERS + 1)}),
+        ("Admit", {"servers": [PLACE | {"address": "nowhere"}]}),
+        ("Admit", {"servers": [PLACE | {"address": ":1"}]}),
+        ("Admit", {"servers": [PLACE | {"address": "a:99999"}]}),
+        ("Admit", {"servers": [PLACE | {"address": "a" * 300 + ":1"}]}),
+        ("Admit", {"servers": [PLACE | {"address": "\x1b:1"}]}),
+        ("Admit", {"servers": [PLACE | {"token": "t" * 65}]}),
+        ("Admit", {"servers": [PLACE | {"start": -1}]}),
+        ("Admit", {"servers": [PLACE | {"start": 8}]}),
+        ("Admit", {"servers": [PLACE | {"update_stop": 11}]}),
+    ],
+)  # fmt: skip
+def test_what_is_said_of_servers_and_to_them_makes_sense(
+    name: str, change: dict[str, object]
+) -> None:
+    example = example_of(name)
+    content = msgspec.to_builtins(example, builtin_types=(bytes,))
+    assert decode(example.kind, msgspec.msgpack.encode(content)) == example
+    with pytest.raises(MessageError, match=f"{name} message does not make sense"):
+        decode(example.kind, msgspec.msgpack.encode(content | change))
 
 
 LOCAL_NONSENSE: list[dict[str, object]] = [

@@ -12,7 +12,7 @@ from crowdgrad.planner.assignment import Piece
 from crowdgrad.planner.batches import EpochPlans
 from crowdgrad.planner.ranges import Ranges
 
-ADA = VolunteerId("ada")
+ADA, BEN = VolunteerId("ada"), VolunteerId("ben")
 SHARDS, RECORDS = (3, 7), (25, 10)
 
 
@@ -40,8 +40,9 @@ def take(
     batches: int = 1,
     holds: tuple[int, ...] = (),
     at_work: dict[int, int] | None = None,
+    who: VolunteerId = ADA,
 ) -> tuple[Piece | None, str]:
-    return assignment.next(ADA, batches=batches, holds=holds, at_work=at_work or {})
+    return assignment.next(who, batches=batches, holds=holds, at_work=at_work or {})
 
 
 def test_pieces_stay_within_a_shard_and_cover_the_epoch() -> None:
@@ -75,6 +76,22 @@ def test_newcomers_go_to_the_shard_with_the_fewest_at_work() -> None:
     second, _ = take(ranges(), at_work={7: 1})
     assert second is not None
     assert second.shard == 3
+
+
+def test_people_spread_over_shards_and_go_on_where_they_are() -> None:
+    assignment = ranges(epochs=2, batch_sizes=(10, 10))
+    first, _ = take(assignment, holds=(3, 7))
+    other, reason = take(assignment, holds=(3, 7), at_work={3: 1}, who=BEN)
+    assert first is not None
+    assert other is not None
+    assert (first.shard, other.shard, reason) == (3, 7, "of a shard you hold")
+    again, reason = take(assignment, holds=(3, 7), at_work={3: 1})
+    assert again is not None
+    assert (again.shard, reason) == (3, "of the shard you are at")
+    assignment.members([BEN])  # who comes back begins anew
+    anew, reason = take(assignment, holds=(3,))
+    assert anew is not None
+    assert reason == "of a shard you hold"
 
 
 def test_the_end_of_an_epoch_is_no_barrier_and_every_epoch_has_its_order() -> None:

@@ -87,6 +87,7 @@ def test_parts_and_choices_of_recipes_are_found(kind: type) -> None:
     }  # fmt: skip
     choices = {name: info.choices for name, info in found.items() if info.choices}
     assert choices.pop("assignment") == ("leases", "segments")
+    assert choices.pop("codec") == ("fp32", "fp16", "bf16")
     assert choices.pop("mode", None) == (("adaptive", "constant") if "mode" in found else None)
     assert set(choices.values()) <= {OPTIMISERS}
     assert choices.keys() == found.keys() & {"rule", "local_rule"}

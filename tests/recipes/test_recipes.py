@@ -52,7 +52,7 @@ RMSPROP = RMSProp(alpha=0.9, eps=1e-6, momentum=0.5)
 PARTS: dict[str, Any] = {"schedule": SCHEDULE, "penalty": PENALTY, "growth": GROWTH}
 ASYNCHRONOUS: dict[str, Any] = PARTS | {
     "batch_size": 32, "overlap": 2, "max_staleness": 7, "publish_every": 3,
-    "assignment": "segments",
+    "assignment": "segments", "codec": "bf16",
 }  # fmt: skip
 
 CHANGED: list[Recipe] = [
@@ -72,14 +72,14 @@ CHANGED: list[Recipe] = [
     ),
     Synchronous(
         lr=0.2, batch_size=32, batches_per_unit=6, quorum=0.75, backup=1, grace_s=0.5, rule=NADAM,
-        assignment="segments", **PARTS,
+        assignment="segments", codec="bf16", **PARTS,
     ),
 ]  # fmt: skip
 """Of every recipe one with nothing left at its default."""
 
 LOCAL = LocalSteps(
     batch_size=32, overlap=2, clip=5.0, l1=1e-5, l2=1e-4, growth=2.0, growth_every=3,
-    largest_batch=256,
+    largest_batch=256, codec="bf16",
 )  # fmt: skip
 SERVING = Serving(
     rate=0.2, local_rate=0.2, schedule=SCHEDULE, decay=1e-3, patience=3.0, max_staleness=7,
@@ -196,6 +196,7 @@ def test_the_defaults_are_plain(kind: type[Recipe]) -> None:
     assert (local.clip, local.l1, local.l2, local.growth, serving.decay) == (0, 0, 0, 1, 0)
     assert serving.schedule.factor(epoch=3.0, epochs=5, volunteers=9) == 1.0
     assert serving.assignment == "leases"
+    assert local.codec == "fp32"
     assert (serving.barrier is not None) == (recipe.name == "synchronous")
     assert (local.returns == "weights") == (recipe.name == "averaging")
     assert recipe.server_rule().needs_base == (recipe.name == "dc_asgd")
@@ -320,6 +321,7 @@ SENSELESS: dict[str, list[Any]] = {
     "backup": [-1],
     "grace_s": [-1.0, NAN, INF],
     "assignment": ["random", ""],
+    "codec": ["fp8", ""],
     "growth": [
         Growth(factor=0.5), Growth(factor=NAN), Growth(factor=1e9), Growth(every=0),
         Growth(largest=-1), Growth(largest=1 << 30),

@@ -160,6 +160,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = PARTS | {
     "strength": numbers,
     "decay": below_one,
     "half_backups": st.booleans(),
+    "codec": st.sampled_from(["fp32", "fp16", "bf16"]),
     "share": shares,
     "quorum": shares,
     "backup": st.integers(0, 100),

@@ -22,9 +22,10 @@ from crowdgrad.volunteer.arena import ALIGN, Arena, Region, lay_out
     vector=st.integers(4, 100_000),
     slots=st.integers(1, 9),
     shards=st.dictionaries(st.integers(0, 50), st.integers(1, 50_000), max_size=8),
+    coded=st.booleans(),
 )
 def test_regions_do_not_overlap_and_fit(
-    program: int, manifest: int, vector: int, slots: int, shards: dict[int, int]
+    program: int, manifest: int, vector: int, slots: int, shards: dict[int, int], coded: bool
 ) -> None:
     plan = lay_out(
         program_bytes=program,
@@ -33,9 +34,15 @@ def test_regions_do_not_overlap_and_fit(
         update_bytes=max(4, vector // 2),
         slots=slots,
         shard_bytes=list(shards.items()),
+        coded_bytes=(vector // 2, vector // 4) if coded else None,
     )
     regions = [plan.program, plan.manifest, *plan.shards.values()]
     regions += [region for slot in plan.slots for region in (slot.state, slot.update)]
+    assert all(slot.coded == coded for slot in plan.slots)
+    if coded:
+        regions += [region for slot in plan.slots for region in (slot.comes, slot.goes)]
+    else:  # what travels is what is computed with
+        assert all((slot.comes, slot.goes) == (slot.state, slot.update) for slot in plan.slots)
     regions.sort(key=lambda region: region.offset)
     for before, after in pairwise(regions):
         assert before.offset + before.bytes <= after.offset

@@ -208,3 +208,29 @@ def test_a_strangers_words_do_nothing_to_the_terminal() -> None:
 )  # fmt: skip
 def test_sizes_for_people(count: int, words: str) -> None:
     assert size(count) == words
+
+
+def test_the_servers_are_named_but_not_without_end() -> None:
+    assert not any("servers" in line for line in lines(REQUEST))
+    few = replace(REQUEST, servers=("198.51.100.2:8710", "198.51.100.3:8710"))
+    text = " ".join(" ".join(lines(few)).split())
+    assert "198.51.100.2:8710, 198.51.100.3:8710." in text
+    many = replace(REQUEST, servers=tuple(f"{'a' * 200}{n}.example:1" for n in range(64)))
+    assert len(lines(many)) < len(lines(REQUEST)) + 16
+    assert "and 56 more" in " ".join(" ".join(lines(many)).split())
+
+
+def test_other_machines_are_another_question_other_ports_are_not(tmp_path: Path) -> None:
+    asked: list[Request] = []
+
+    async def ask(request: Request) -> Answer:
+        asked.append(request)
+        return "yes"
+
+    async def main() -> None:
+        owner = Owner(KnownHosts(tmp_path), clock=lambda: NOW, ask=ask)
+        for servers in (("s:1", "s:2"), ("s:3", "s:4"), ("t:1",), ("s:5",)):
+            assert (await owner(replace(REQUEST, servers=servers)))[0]
+
+    asyncio.run(main())
+    assert [request.machines for request in asked] == [["s"], ["t"]]

@@ -19,14 +19,16 @@ from crowdgrad.data.dataset import from_arrays
 from crowdgrad.data.sharding import cut
 from crowdgrad.data.shards import encode_manifest
 from crowdgrad.domain.program import Program
-from crowdgrad.domain.work import LocalRule, LocalSteps, Unit, UnitId
+from crowdgrad.domain.work import CodecName, LocalRule, LocalSteps, Unit, UnitId
 from crowdgrad.errors import ChildDied, ComputeError, CrowdgradError, ProgramRefused
+from crowdgrad.numerics.codecs.packing import Packing
 from crowdgrad.numerics.vectors import Vector, as_vector
 from crowdgrad.program.artifact import encode
 from crowdgrad.program.engines.replica import held_bytes
 from crowdgrad.volunteer import talk
 from crowdgrad.volunteer.arena import Arena, lay_out
 from crowdgrad.volunteer.trainer_link import MAX_DEATHS, START_S, TrainerLink
+from crowdgrad.volunteer.workshop import coded_bytes
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +57,7 @@ def bench(program: Program, local: LocalSteps, pace_s: float) -> tuple[Arena, Tr
         update_bytes=4 * program.spec.update_words,
         slots=2,
         shard_bytes=[(0, MANIFEST.shards[0].bytes)],
+        coded_bytes=coded_bytes(program.spec, local),
     )
     arena = Arena.make(plan.total_bytes)
     plan.program.of(arena.memory)[:] = program_bytes
@@ -160,6 +163,26 @@ def test_a_cancelled_caller_does_not_put_the_pipe_out_of_step(captured: Captured
     with_trainer(captured.program, scenario)
 
 
+def test_a_caller_that_goes_in_the_middle_leaves_the_turn_to_the_next(captured: Captured) -> None:
+    async def scenario(arena: Arena, link: TrainerLink) -> None:
+        await link.start()
+        pid = link.pid
+        for number in range(1, 8):
+            waiting = asyncio.create_task(link.compute(ask(replace(UNIT, id=UnitId(number)))))
+            behind = asyncio.create_task(link.compute(ask(replace(UNIT, id=UnitId(100 + number)))))
+            while link._until is None:  # noqa: ASYNC110 - until it was asked
+                await asyncio.sleep(0)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            assert (await behind).unit == 100 + number
+        assert link.pid == pid
+        assert link._until is None
+        assert not link._turn.locked()
+
+    with_trainer(captured.program, scenario)
+
+
 def vectors(arena: Arena, link: TrainerLink, slot: int = 0) -> tuple[Vector, Vector]:
     """A slot's parameters and update, where they lie."""
     place = link._setup.plan.slots[slot]
@@ -246,7 +269,7 @@ def test_a_pause_after_every_batch_counts_as_time_computed(captured: Captured) -
     async def scenario(arena: Arena, link: TrainerLink) -> None:
         await link.start()
         whole = ask(unit(0, 0, 3))
-        assert link._patience_s(whole) == START_S + 3 * 0.05
+        assert link._patience(whole) == START_S + 3 * 0.05
         assert (await link.compute(whole)).compute_s >= 3 * 0.05
         assert (await link.compute(ask(whole.unit, first=2))).compute_s >= 0.05
 
@@ -283,3 +306,33 @@ def test_replicas_count_as_memory_and_more_than_is_lent_is_refused(captured: Cap
     assert memory_of(captured, plain, least) == least
     with pytest.raises(ProgramRefused, match="beside its data; of what this machine lends"):
         memory_of(captured, adam, least)
+
+
+@pytest.mark.parametrize("codec", ["fp16", "bf16"])
+def test_what_travels_in_half_precision_is_decoded_and_encoded_beside(
+    codec: CodecName, captured: Captured
+) -> None:
+    """The agent only moves bytes; what is added up is rounded once, when it leaves."""
+    local = LocalSteps(batch_size=20, batches_per_unit=2, fetch_every=1, codec=codec)
+    packing = Packing(codec, captured.program.spec.size)
+
+    async def scenario(arena: Arena, link: TrainerLink) -> None:
+        await link.start()
+        place = link._setup.plan.slots[0]
+        state, update = vectors(arena, link)
+        comes, goes = place.comes.of(arena.memory), place.goes.of(arena.memory)
+        packing.encode(captured.state, comes)
+        goes[:] = untouched = bytes(len(goes))
+        await link.compute(ask(unit(0, 0, 2), batches=1))
+        assert (state == packing.decoded(comes)).all()
+        assert not (state == captured.state).all()
+        assert bytes(goes) == untouched, "more is to come"
+        packing.encode(2 * captured.state, comes)
+        await link.compute(ask(unit(0, 0, 2), first=1, add=True))
+        assert (state == packing.decoded(comes)).all(), "fetched in the middle"
+        sent = bytearray(len(goes))
+        packing.encode(update, memoryview(sent))
+        assert bytes(goes) == bytes(sent)
+        assert not (packing.decoded(goes) == update).all()
+
+    with_trainer(captured.program, scenario, local=local)

@@ -239,7 +239,7 @@ def test_the_first_unit_may_compile(
     arena, setup = bench(captured, own)
     link = TrainerLink(arena, setup)
     ask = talk.Compute(unit=UNIT, slot=0, rate=0.1)
-    assert link._patience_s(ask) == first_s
+    assert link._patience(ask) == first_s
     link._slowest_s = 1.0
-    assert link._patience_s(ask) == START_S
+    assert link._patience(ask) == START_S
     arena.close()

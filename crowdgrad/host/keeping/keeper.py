@@ -124,6 +124,8 @@ class Keeper:
         self._settle(now)
         urgent = self._wishes() != self._kept_wishes and not self._pace.failures
         begin = self._task is None and (urgent or due(now, self._pace, self._every_s)[0])
+        if self._training.parameters.away:
+            return  # there is nothing to take one of until they are back
         if begin and self._news() != self._kept:
             self._begin(now)
 

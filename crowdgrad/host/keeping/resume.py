@@ -39,6 +39,12 @@ class Serving:
     token: str | None = None
     """What proves to the matchmaker that the job is ours."""
     helpers: int = 0
+    own_servers: int = 0
+    """Parameter servers on the host's own machine."""
+    servers: tuple[str, ...] = ()
+    """Parameter servers elsewhere."""
+    servers_hold: str = "parts"
+    average_every: int = 100
 
 
 @dataclass(slots=True, kw_only=True)

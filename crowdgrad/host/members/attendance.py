@@ -50,6 +50,8 @@ class Attendance:
     ) -> None:
         """Judge a member. `worked_at`: when it last said anything about its work."""
         self.awake(now)
+        if self._state.course.phase == "over":
+            return  # who is here has stayed to the end
         who = account.volunteer.id
         doubt = self._doubts.get(who)
         if doubt is not None:

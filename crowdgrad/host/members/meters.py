@@ -31,8 +31,8 @@ class Meter:
             self._events[-1] = (at, held + amount)
         else:
             self._events.append((now, amount))
+            self._forget(now)
         self._sum += amount
-        self._forget(now)
 
     def rate(self, now: float) -> float:
         if not self._events:
@@ -144,7 +144,7 @@ class Times:
         """It was given a unit."""
         self._count(now)
         self._held[unit] = now
-        while len(self._held) > MAX_HELD:
+        if len(self._held) > MAX_HELD:
             del self._held[next(iter(self._held))]
 
     def end(self, now: float, unit: UnitId, compute_s: float = 0.0) -> None:
@@ -175,11 +175,11 @@ class Times:
         if self._since is None:
             return
         passed = max(0.0, now - self._since)
-        self._stop_waiting()
         if self._held:
             self.work_s += passed
             self.sums.work_s += passed
         else:
+            self.sums.end_waiting(self._since)
             self.wait_s += passed
             self.sums.wait_s += passed
         self._since = now

@@ -31,6 +31,8 @@ class Turns:
 
     def reason_to_wait(self, account: Contribution, ledger: Ledger, done_batches: int) -> str:
         """Why a member gets no unit now; empty if it may have one."""
+        if self._begun and not self._serving.barrier and not self._serving.warm_start_batches:
+            return ""  # as mostly
         if not self._begun and (reason := self._roster(ledger)):
             return reason
         if done_batches < self._serving.warm_start_batches and (

@@ -24,6 +24,8 @@ from crowdgrad.net.messages import Heartbeat, Message
 logger = logging.getLogger(__name__)
 
 Payload = bytes | bytearray | memoryview
+Ear = Callable[[Message, memoryview], bool]
+"""Whether a frame is dealt with; otherwise `receive` hands it over. It must not wait, nor raise."""
 MAX_WAITING_FRAMES = 16
 MAX_WAITING_PAYLOADS = 2
 
@@ -57,7 +59,23 @@ class Connection(Protocol):
         """The buffer for the payload to which the sink said None; reading goes on. Does nothing
         where the connection has ended."""
 
+    def set_ear(self, ear: Ear) -> None:
+        """Offer frames to `ear` the moment they arrive, where `receive` waits for the next one."""
+
+    @property
+    def free(self) -> bool:
+        """Whether what is sent now goes out now: nothing waits before it."""
+        ...
+
     async def send(self, message: Message, payload: Payload = b"") -> None: ...
+
+    def send_at_once(self, message: Message, payload: Payload = b"") -> bool:
+        """Send, where the connection is `free`; False: not all has left our hands yet, `drained`
+        says when. Raises PeerError."""
+        ...
+
+    async def drained(self) -> None:
+        """Wait until all that was sent has left our hands. Raises PeerError."""
 
     async def receive(self) -> tuple[Message, memoryview]:
         """The next frame. Heartbeats are not handed over: `heard_at` tells of them."""
@@ -101,6 +119,7 @@ class Inbox:
     def __init__(self, *, pause: Callable[[], None], resume: Callable[[], None]) -> None:
         self.reader = FrameReader(refuse_payload)
         self.error: PeerError | None = None
+        self.ear: Ear | None = None
         self._frames: deque[tuple[Message, memoryview]] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._pause = pause
@@ -121,14 +140,23 @@ class Inbox:
         for message, payload in frames:
             # A heartbeat has said all it has to say by arriving. Kept, they would pile up behind a
             # long send of ours until we stopped reading and took the other side for dead.
-            if not isinstance(message, Heartbeat):
-                self._frames.append((message, payload))
-                self._payloads += len(payload) > 0
+            if isinstance(message, Heartbeat) or self._heard(message, payload):
+                continue
+            self._frames.append((message, payload))
+            self._payloads += len(payload) > 0
         if self._frames:
             self._wake()
+        elif not self.reader.stuck:
+            return  # as mostly
         if not self.paused and self._full:
             self.paused = True
             self._pause()
+
+    def _heard(self, message: Message, payload: memoryview) -> bool:
+        """Whether it was dealt with at once: only where nothing else is to be dealt with before."""
+        if self.ear is None or self._frames or self._waiter is None:
+            return False
+        return self.ear(message, payload)
 
     def _go_on(self) -> None:
         if self.paused and not self._full:
@@ -147,6 +175,7 @@ class Inbox:
         if self.error is None:
             self.error = copy.copy(error)
             self.reader.give_up()
+        self.ear = None
         self._wake()
 
     def check(self) -> None:

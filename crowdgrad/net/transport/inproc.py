@@ -15,7 +15,7 @@ from collections.abc import Callable
 from crowdgrad.errors import PeerError, PortBusy, Unreachable
 from crowdgrad.net.framing import Sink, pack
 from crowdgrad.net.messages import MAX_BODY_BYTES, Message, problem
-from crowdgrad.net.transport.base import Inbox, OnConnection, Payload, guarded, lost
+from crowdgrad.net.transport.base import Ear, Inbox, OnConnection, Payload, guarded, lost
 
 Route = Callable[[Message], tuple[float, ...]]
 """The delays in seconds after which copies of a frame arrive: () loses it, (0, 1) doubles it."""
@@ -62,7 +62,20 @@ class InprocConnection:
         except PeerError as error:
             self.refuse(error)
 
+    def set_ear(self, ear: Ear) -> None:
+        if self._inbox.error is None:
+            self._inbox.ear = ear
+
+    @property
+    def free(self) -> bool:
+        return self._twin is not None and self._twin._reading.is_set()
+
     async def send(self, message: Message, payload: Payload = b"") -> None:
+        self.send_at_once(message, payload)
+        await asyncio.sleep(0)
+        await self.drained()
+
+    def send_at_once(self, message: Message, payload: Payload = b"") -> bool:
         self._inbox.check()
         assert self._twin is not None
         data = pack(message, len(payload)) + bytes(payload)
@@ -73,7 +86,10 @@ class InprocConnection:
                 self._loop.call_later(delay_s, self._twin._arrive, data)
             else:
                 self._loop.call_soon(self._twin._arrive, data)
-        await asyncio.sleep(0)
+        return self._twin._reading.is_set()
+
+    async def drained(self) -> None:
+        assert self._twin is not None
         while not self._twin._reading.is_set():
             await self._twin._reading.wait()
             self._inbox.check()

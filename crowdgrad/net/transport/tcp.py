@@ -1,8 +1,9 @@
 """Frames over TCP: the event loop reads straight into our buffers (`BufferedProtocol`).
 
-uvloop where it is installed, plain asyncio otherwise. Only a large payload is sent differently:
-uvloop writes from where it lies, asyncio would copy what the socket does not take at once, so it is
-given in parts.
+uvloop where it is installed, plain asyncio otherwise. A large payload is sent in parts: a socket
+takes what it is given for as long as the other side reads, and nobody else has a turn meanwhile.
+uvloop writes from where it lies; asyncio copies what the socket does not take at once, so its parts
+are smaller.
 """
 
 from __future__ import annotations
@@ -16,14 +17,29 @@ from crowdgrad.errors import PeerError, TurnedAway, Unreachable
 from crowdgrad.net.framing import Sink, pack
 from crowdgrad.net.messages import MAX_BODY_BYTES, Message, problem
 from crowdgrad.net.ports import bind
-from crowdgrad.net.transport.base import Connection, Inbox, OnConnection, Payload, guarded, lost
+from crowdgrad.net.transport.base import (
+    Connection,
+    Ear,
+    Inbox,
+    OnConnection,
+    Payload,
+    guarded,
+    lost,
+)
 
+NOTHING = memoryview(b"")
 MAX_CONNECTIONS = 4096
 OTHER_FILES = 256
 """What a process has open besides connections, at most."""
 CLOSE_GRACE_S = 1.0
 REFUSE_GRACE_S = 0.5
-PART_BYTES = 256 << 10
+PART_BYTES = 1 << 20
+COPIED_PART_BYTES = 256 << 10
+READ_BYTES = 128 << 10
+"""How much of a large payload is read at once. libuv reads up to 32 times in a row while there is
+more: a quick sender's whole vector would hold the loop."""
+SMALL_BYTES = 512 << 10
+"""What is left of a payload is read in one go from here on."""
 
 
 class TcpConnection(asyncio.BufferedProtocol):
@@ -40,8 +56,11 @@ class TcpConnection(asyncio.BufferedProtocol):
         self._refusing = False
         self._copies = isinstance(self._loop, asyncio.BaseEventLoop)
         """Whether writing copies what the socket does not take at once; uvloop does not."""
+        self._part_bytes = COPIED_PART_BYTES if self._copies else PART_BYTES
         self._turn = asyncio.Lock()
         """Of sending in parts: nobody else's frame may come in between."""
+        self._rest = NOTHING
+        """What is still to be given to the transport of the frame that is sent in parts."""
         self.received_bytes = 0
         self._written_bytes = 0
 
@@ -70,40 +89,72 @@ class TcpConnection(asyncio.BufferedProtocol):
         except PeerError as error:
             self.refuse(error)
 
+    def set_ear(self, ear: Ear) -> None:
+        if self._inbox.error is None:
+            self._inbox.ear = ear
+
+    @property
+    def free(self) -> bool:
+        return self._writable.is_set() and not self._turn.locked()
+
     async def send(self, message: Message, payload: Payload = b"") -> None:
+        if len(payload) > self._part_bytes or self._turn.locked():
+            self._inbox.check()
+            await self._send_in_parts(message, payload)
+        elif not self.send_at_once(message, payload):
+            await self.drained()
+
+    def send_at_once(self, message: Message, payload: Payload = b"") -> bool:
         self._inbox.check()
         assert self._transport is not None
-        if self._copies and (len(payload) > PART_BYTES or self._turn.locked()):
-            await self._send_in_parts(message, payload)
-            return
         head = pack(message, len(payload))
         self._transport.writelines([head, payload] if len(payload) else [head])
         self._written_bytes += len(head) + len(payload)
         self.sent_at = self._loop.time()
-        if not self._writable.is_set():
-            await self._drained()
+        # Some versions of asyncio forget to say that something is left.
+        left = self._copies and self._transport.get_write_buffer_size() > 0
+        return self._writable.is_set() and not left
 
     async def _send_in_parts(self, message: Message, payload: Payload) -> None:
-        view = memoryview(payload)
         async with self._turn:
+            self._inbox.check()
+            self._write(pack(message, len(payload)))
+            self._rest = memoryview(payload)
             try:
-                await self._write(pack(message, len(payload)))
-                for start in range(0, len(view), PART_BYTES):
-                    await self._write(view[start : start + PART_BYTES])
-            except asyncio.CancelledError:  # half a frame: nothing can follow it
-                self.close(lost(self.peer, "We broke off in the middle of a frame"))
+                while len(self._rest):
+                    part, self._rest = self._split()
+                    self._write(part)
+                    await self._gone()
+            except asyncio.CancelledError:
+                if self._copies and len(self._rest):  # half a frame: nothing can follow it
+                    self.close(lost(self.peer, "We broke off in the middle of a frame"))
+                self._hurry()
                 raise
+            finally:
+                self._rest = NOTHING
 
-    async def _write(self, part: Payload) -> None:
-        self._inbox.check()
+    def _split(self) -> tuple[memoryview, memoryview]:
+        return self._rest[: self._part_bytes], self._rest[self._part_bytes :]
+
+    def _hurry(self) -> None:
+        """Give what is left of a frame now: whoever goes, or has a last word, cannot wait."""
+        rest, self._rest = self._rest, NOTHING
+        if len(rest) and not self._copies:
+            self._write(rest)
+
+    def _write(self, part: Payload) -> None:
         assert self._transport is not None
         self._transport.write(part)
         self._written_bytes += len(part)
         self.sent_at = self._loop.time()
-        if not self._writable.is_set():
-            await self._drained()
 
-    async def _drained(self) -> None:
+    async def _gone(self) -> None:
+        """A part has left our hands, and others have had a turn."""
+        if self._writable.is_set():
+            await asyncio.sleep(0)
+        await self.drained()
+
+    async def drained(self) -> None:
         await self._writable.wait()
         self._inbox.check()
 
@@ -122,6 +173,7 @@ class TcpConnection(asyncio.BufferedProtocol):
             return
         self._refusing = True
         self._resume_reading()
+        self._hurry()
         self._transport.write(pack(problem(error)))
         if self._transport.can_write_eof():
             self._transport.write_eof()
@@ -134,6 +186,7 @@ class TcpConnection(asyncio.BufferedProtocol):
         if error is not None:
             self._transport.abort()
         elif not self._transport.is_closing():
+            self._hurry()
             self._transport.close()
             self._loop.call_later(CLOSE_GRACE_S, self._transport.abort)
 
@@ -158,7 +211,8 @@ class TcpConnection(asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._inbox.error is not None:
             return memoryview(bytearray(1 << 16))
-        return self._inbox.reader.buffer()
+        room = self._inbox.reader.buffer()
+        return room if len(room) <= SMALL_BYTES else room[:READ_BYTES]
 
     def buffer_updated(self, nbytes: int) -> None:
         self.heard_at = self._loop.time()

@@ -155,3 +155,33 @@ def test_reading_goes_on_exactly_while_there_is_room(events: list[str]) -> None:
             assert reading.on == room
 
     run_virtual(main())
+
+
+def test_an_ear_hears_what_arrives_while_somebody_waits_and_nothing_else() -> None:
+    heard: list[Message] = []
+
+    def ear(message: Message, payload: memoryview) -> bool:
+        heard.append(message)
+        return isinstance(message, Exchange)
+
+    async def main() -> None:
+        reading = Reading()
+        reading.inbox.ear = ear
+        reading.arrive(Exchange(ticket=1))
+        assert heard == [], "nobody waits: who is at work on one frame must not be given the next"
+        assert (await reading.inbox.get())[0] == Exchange(ticket=1)
+        waiting = asyncio.create_task(reading.inbox.get())
+        await asyncio.sleep(0)
+        reading.arrive(Exchange(ticket=2))
+        reading.arrive(Heartbeat())
+        assert heard == [Exchange(ticket=2)]
+        assert not waiting.done()
+        reading.arrive(Leave(reason="bye"))
+        reading.arrive(Exchange(ticket=3))  # behind another, so not before it
+        assert heard == [Exchange(ticket=2), Leave(reason="bye")]
+        assert (await waiting)[0] == Leave(reason="bye")
+        assert (await reading.inbox.get())[0] == Exchange(ticket=3)
+        reading.inbox.end(ConnectionLost("Gone."))
+        assert reading.inbox.ear is None
+
+    run_virtual(main())

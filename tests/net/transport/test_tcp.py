@@ -302,6 +302,7 @@ def test_a_large_payload_is_never_copied_by_the_loop(
 ) -> None:
     """What the socket does not take at once stays where it is, whichever loop writes it."""
     monkeypatch.setattr(tcp, "PART_BYTES", 1 << 16)
+    monkeypatch.setattr(tcp, "COPIED_PART_BYTES", 1 << 16)
     length = 8 << 20
 
     async def main() -> None:
@@ -337,7 +338,104 @@ def test_a_large_payload_is_never_copied_by_the_loop(
         near.close()
         await near.wait_closed()
         await listener.close()
-        if isinstance(asyncio.get_running_loop(), asyncio.BaseEventLoop):
-            assert waiting[0] <= tcp.PART_BYTES
+        assert waiting[0] <= tcp.PART_BYTES
 
     run_with(loop_factory, main())
+
+
+def test_others_have_their_turn_while_a_large_payload_is_sent(loop_factory: LoopFactory) -> None:
+    """Also where the socket takes all it is given, because somebody reads it at once."""
+    payload = bytes(8 << 20)
+
+    async def main() -> None:
+        turns = 0
+
+        def count() -> None:
+            nonlocal turns
+            turns += 1
+            counting[0] = loop.call_soon(count)
+
+        async def handler(connection: Connection) -> None:
+            connection.set_sink(lambda message, size: memoryview(bytearray(size)))
+            await connection.receive()
+            await connection.send(Leave(reason="thanks"))
+
+        loop = asyncio.get_running_loop()
+        listener = await tcp.listen("127.0.0.1", 0, handler)
+        near = await tcp.connect(*listener.address)
+        counting = [loop.call_soon(count)]
+        await near.send(Exchange(), payload)
+        assert turns >= len(payload) // tcp.PART_BYTES
+        counting[0].cancel()
+        assert await near.receive() == (Leave(reason="thanks"), memoryview(b""))
+        near.close()
+        await listener.close()
+
+    run_with(loop_factory, main())
+
+
+async def unread(say: Callable[[Connection, asyncio.Task[None]], Any]) -> list[object]:
+    """What is heard of somebody who sends a large payload, while nobody reads does what `say`
+    does, and goes: what came, and the error at the end."""
+    payload = bytes(range(256)) * (30 << 12)
+    done = asyncio.Event()
+
+    async def handler(connection: Connection) -> None:
+        sending = asyncio.create_task(connection.send(Exchange(), payload))
+        await asyncio.sleep(0.05)
+        assert not sending.done()
+        await say(connection, sending)
+        done.set()
+        await connection.wait_closed()
+        await asyncio.gather(sending, return_exceptions=True)
+
+    listener = await tcp.listen("127.0.0.1", 0, handler)
+    near = await tcp.connect(*listener.address)
+    assert near._transport is not None
+    near._transport.pause_reading()
+    near.set_sink(lambda message, size: memoryview(bytearray(size)))
+    await done.wait()
+    near._transport.resume_reading()
+    heard: list[object] = []
+    try:
+        while True:
+            message, found = await near.receive()
+            assert len(found) in (0, len(payload))
+            heard.append(message)
+            if isinstance(message, Leave):
+                near.close()
+    except PeerError as error:
+        heard.append(error)
+    await listener.close()
+    return heard
+
+
+def test_a_last_word_comes_after_the_frame_that_was_being_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tcp, "REFUSE_GRACE_S", 30.0)
+
+    async def say(connection: Connection, sending: asyncio.Task[None]) -> None:
+        connection.refuse(TurnedAway("Not you."))
+
+    frame, said, _ = run_with(uvloop.new_event_loop, unread(say))
+    assert frame == Exchange()
+    assert isinstance(said, Problem)
+    assert said.message == "Not you."
+
+
+def test_who_breaks_off_in_the_middle_of_a_frame_leaves_no_half_of_one(
+    loop_factory: LoopFactory,
+) -> None:
+    async def say(connection: Connection, sending: asyncio.Task[None]) -> None:
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+        leave = connection.send(Leave(reason="on second thoughts"))
+        more.append(asyncio.create_task(leave))  # nobody reads yet
+
+    more: list[asyncio.Task[None]] = []
+    heard = run_with(loop_factory, unread(say))
+    assert isinstance(heard.pop(), ConnectionLost)
+    # Plain asyncio would have to copy the rest: there the connection ends.
+    whole = loop_factory is uvloop.new_event_loop
+    assert heard == ([Exchange(), Leave(reason="on second thoughts")] if whole else [])
