@@ -23,14 +23,15 @@ import pytest
 from crowdgrad.process import Child, end_all
 from tests.integration.conftest import children_of
 
-JOB = """
+BATCH_SIZE = 50
+JOB = f"""
 title = "digits"
 task = "crowdgrad.capture.models:digits_mlp"
 data = "digits"
 [recipe]
 name = "async_sgd"
 lr = 0.05
-batch_size = 50
+batch_size = {BATCH_SIZE}
 [stop]
 epochs = 100000
 """
@@ -133,10 +134,6 @@ class Host:
         if self.child.pid == self.here["pid"]:
             self.child.kill()
 
-    def soon(self) -> int:
-        """A number of epochs that are not done yet but could be soon."""
-        return int(self.status()["epochs_done"]) + 30
-
     def finish(self) -> Json:
         """Wait for its end; what it tells of it."""
         assert self.child is not None
@@ -164,6 +161,12 @@ def checkpoints(run: Path) -> list[Path]:
 
 def newest_count(run: Path) -> int:
     return max((int(file.name.split("-")[1]) for file in checkpoints(run)), default=0)
+
+
+def some_more_epochs(run: Path) -> int:
+    """A number of epochs that a host which is dead now had not begun, and that are soon done."""
+    records = json.loads((run / "job.json").read_text())["data"]["records"]["train"]
+    return newest_count(run) * BATCH_SIZE // int(records) + 30
 
 
 def incarnation(version: str) -> int:
@@ -235,10 +238,11 @@ def test_a_killed_host_goes_on_and_so_do_its_volunteers(run: Path, tmp_path: Pat
             before = host.units_of("ada")
             host.until("ada works", lambda: host.units_of("ada") > before + 3)  # noqa: B023
             host.train_on()
-            had, epochs = newest_count(run), host.soon()
+            had = newest_count(run)
             host.kill()
         host.resume()
         host.kill()  # again, before anybody has come
+        epochs = some_more_epochs(run)
         host.resume("--epochs", str(epochs))
         incarnations.append(incarnation(host.status()["version"]))
         outcome = host.finish()
@@ -278,9 +282,9 @@ def test_what_is_finished_elsewhere_is_trained_for_longer(run: Path, tmp_path: P
     """On another machine: another folder, another home with other keys, no job file, no source."""
     with Host(tmp_path, run) as host:
         host.resume()
-        first = host.soon()
         host.train_on()
         host.kill()
+        first = some_more_epochs(run)
         host.resume("--epochs", str(first))
         counted_once(host.finish(), run, first)
         again = Child(["host", "--resume", str(run), "--plain", "--home", str(host.home)],
@@ -309,8 +313,8 @@ def test_a_checkpoint_that_was_altered_is_named_and_the_one_before_used(
         assert f"from version 0.{int(older.name.split('-')[1])}" in host.said()
         assert newest.name in host.said()
         host.train_on()
-        epochs = host.soon()
         host.kill()
+        epochs = some_more_epochs(run)
         host.resume("--epochs", str(epochs))
         outcome = host.finish()
     assert incarnation(outcome["version"]) > incarnation(status["version"]) > 0
@@ -339,9 +343,9 @@ def test_a_volunteer_sleeps_while_its_host_dies(run: Path, tmp_path: Path) -> No
             os.kill(pid, signal.SIGCONT)
         host.until("ada is back", lambda: host.units_of("ada") > before)
         assert tuple(children_of(ada.pid)) == everyone[1:], "its trainer and data were kept"
-        epochs = host.soon()
         host.train_on(1)
         host.kill()
+        epochs = some_more_epochs(run)
         host.resume("--epochs", str(epochs))
         counted_once(host.finish(), run, epochs)
 
@@ -359,11 +363,11 @@ def test_killed_at_any_moment(run: Path, tmp_path: Path) -> None:
         for _ in range(10):
             had = newest_count(run)
             time.sleep(chance.uniform(0.0, 4.0))
-            epochs = host.soon()
             host.kill()
             host.resume()
             assert host.updates() >= had
         host.kill()
+        epochs = some_more_epochs(run)
         host.resume("--epochs", str(epochs))
         outcome = host.finish()
     counted_once(outcome, run, epochs)
