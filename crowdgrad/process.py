@@ -132,9 +132,9 @@ class Child:
         self._close()
 
     def ask_to_stop(self) -> None:
+        """End its standard input, to which it is tied. A signal besides would reach it twice, the
+        second time perhaps while it ends, and then nobody could tell how it did."""
         self._close()
-        if self.code is None:
-            self._process.terminate()
 
     def wait(self, timeout_s: float) -> bool:
         """Whether it ended in time."""
