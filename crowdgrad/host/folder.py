@@ -13,6 +13,7 @@ control.json       how to reach the host, while it runs
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -22,7 +23,7 @@ import time
 from pathlib import Path
 
 from crowdgrad.errors import RunBusy
-from crowdgrad.files import disk_errors, write_whole
+from crowdgrad.files import PART, disk_errors, write_whole
 from crowdgrad.host.telling.growing import GrowingFile
 
 try:
@@ -53,6 +54,8 @@ class RunFolder:
         with disk_errors(path, ADVICE):
             path.mkdir(parents=True, exist_ok=again)
             self._lock = _locked(path)
+            if again and self._lock is not None:
+                _remove_drafts(path)
             self._reserve = tempfile.TemporaryFile(dir=path)  # noqa: SIM115 (kept while we run)
             try:
                 if reserve_bytes and hasattr(os, "posix_fallocate"):
@@ -115,6 +118,13 @@ class RunFolder:
             if not self._metrics_lost:
                 logger.warning("metrics.jsonl cannot be written: %s", error.strerror)
             self._metrics_lost = True
+
+
+def _remove_drafts(path: Path) -> None:
+    """What hosts before us left that were killed while they wrote."""
+    for draft in path.rglob(f".*{PART}"):
+        with contextlib.suppress(OSError):
+            draft.unlink()
 
 
 def _locked(path: Path) -> int | None:

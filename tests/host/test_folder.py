@@ -78,6 +78,21 @@ def test_two_hosts_never_work_on_one_run(tmp_path: Path) -> None:
     RunFolder(tmp_path / "run", again=True).close()
 
 
+def test_what_a_killed_host_was_writing_is_removed(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    (run / "resume").mkdir(parents=True)
+    drafts = [run / ".job.json.8830-0.part", run / "resume" / ".host.json.1-0.part"]
+    kept = [run / "job.json", run / "notes.part"]
+    for file in (*drafts, *kept):
+        file.write_text("{")
+    with pytest.raises(CannotWrite):
+        RunFolder(run)
+    assert all(file.exists() for file in drafts), "a new run takes nothing of another's away"
+    RunFolder(run, again=True).close()
+    assert not any(file.exists() for file in drafts)
+    assert all(file.exists() for file in kept)
+
+
 def test_metrics_after_a_checkpoint_are_taken_back(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run")
     assert folder.metrics_bytes == 0
