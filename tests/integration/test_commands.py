@@ -1,4 +1,4 @@
-"""The commands as a person types them: real processes, from start to Ctrl-C."""
+"""The commands as a person types them: from start to Ctrl-C, nearly all as real processes."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from crowdgrad.cli.main import main
 from tests.integration.conftest import ours
 
 JOB = """
@@ -66,12 +67,17 @@ def test_host_trains_and_says_so_as_json(tmp_path: Path) -> None:
     ],
 )
 def test_a_bad_job_file_is_one_line_that_says_what_to_do(
-    tmp_path: Path, change: tuple[str, str], code: str, says: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    change: tuple[str, str],
+    code: str,
+    says: str,
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "job.toml").write_text(JOB.replace(*change))
-    done = crowdgrad("host", "job.toml", "--home", str(tmp_path), cwd=tmp_path)
-    assert done.returncode == 1
-    (line,) = done.stderr.strip().splitlines()
+    assert main(["host", "job.toml", "--home", str(tmp_path), "--no-supervise"]) == 1
+    (line,) = capsys.readouterr().err.strip().splitlines()
     assert line.startswith(f"crowdgrad: [{code}]")
     assert says in line
     assert not (tmp_path / "runs").exists()
