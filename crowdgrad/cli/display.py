@@ -132,7 +132,7 @@ def members(status: Status, most: int) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     first = sorted(status.members, key=lambda m: (not m.connected, -m.samples, m.position))[:most]
     shown = sorted(first, key=lambda m: m.position)
-    rows = [_member(member) for member in shown]
+    rows = [_member(member, _speed(status, member)) for member in shown]
     rest = [_others(status, shown)] if len(shown) < status.took_part else []
     headings = ("who is here", "/s", "samples", "share", "stale")
     for number, heading in enumerate(headings):
@@ -167,11 +167,20 @@ def _counts_as_here(member: MemberStatus) -> bool:
     return member.connected or member.state == STAYED
 
 
-def _member(member: MemberStatus) -> tuple[str, ...]:
+def _speed(status: Status, member: MemberStatus) -> float:
+    """In samples a second: now, or when all is over, for as long as the member was here."""
+    if status.phase != "over":
+        return member.samples_per_s
+    times = member.times
+    here_s = times.compute_s + times.exchange_s + times.wait_s
+    return member.samples / here_s if here_s > 0 else 0.0
+
+
+def _member(member: MemberStatus, speed: float) -> tuple[str, ...]:
     mark = "●" if _counts_as_here(member) else "○"
     return (
         f"{mark} {member.position} {member.name[:20]}",
-        _amount(member.samples_per_s).rstrip(),
+        _amount(speed).rstrip(),
         _amount(member.samples).rstrip(),
         f"{100 * member.share:.1f} %",
         f"{member.mean_staleness:.1f}",

@@ -12,7 +12,7 @@ from crowdgrad.cli.display import View, _amount, plain, sparkline, summary
 from crowdgrad.domain.program import Better
 from crowdgrad.domain.work import Version
 from crowdgrad.host.evaluation import Scores
-from crowdgrad.host.telling.status import CheckpointStatus, Others, Point, Status, spell
+from crowdgrad.host.telling.status import CheckpointStatus, Others, Point, Status, TimeSplit, spell
 from crowdgrad.host.telling.taking import take_status
 from tests.host import small
 
@@ -97,6 +97,17 @@ def test_at_the_end_it_is_told_in_words_why_people_went() -> None:
     with console.capture() as found:
         summary(console, replace(a_status(), departures_by_kind={"host": 4, "slow": 1}), "runs/x")
     assert "5 went (4 went with the host, 1 were too slow)" in found.get()
+
+
+def test_at_the_end_everybody_has_the_speed_of_all_their_time() -> None:
+    times = TimeSplit(compute_s=2.0, exchange_s=1.5, wait_s=0.5)
+    status = replace(a_status(), phase="over")
+    ada = replace(status.members[0], samples=8_000, samples_per_s=0.0, times=times)
+    console = Console(width=100)
+    with console.capture() as found:
+        summary(console, replace(status, members=(ada, *status.members[1:])), "runs/x")
+    (row,) = (line for line in found.get().splitlines() if "ada" in line)
+    assert row.split()[3:6] == ["2", "k", "8"]
 
 
 def test_a_checkpoint_is_young_and_its_trouble_loud() -> None:
