@@ -70,10 +70,11 @@ class Disk(Protocol):
 
 
 class _RealWriting(io.FileIO):
-    """Private while it is written; everybody may read what is complete."""
+    """Private while it is written; everybody may read what is complete, unless it stays private."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600))
+        self.private = False
 
     def write(self, data: Bytes) -> int:  # type: ignore[override]
         left = memoryview(data).cast("B")
@@ -85,7 +86,7 @@ class _RealWriting(io.FileIO):
         os.fsync(self.fileno())
 
     def close(self) -> None:
-        if not self.closed and hasattr(os, "fchmod"):
+        if not self.closed and not self.private and hasattr(os, "fchmod"):
             with contextlib.suppress(OSError):
                 os.fchmod(self.fileno(), 0o644)
         super().close()
@@ -192,8 +193,7 @@ def write_whole(
     """
 
     def fill(file: _RealWriting) -> None:
-        if private and hasattr(os, "fchmod"):
-            os.fchmod(file.fileno(), 0o600)
+        file.private = private
         write(file, data)
         if sync:
             file.sync()
@@ -205,6 +205,17 @@ def write_whole(
     _place(REAL, REAL.create, path, drafts or path.parent, fill)
     if sync:
         REAL.sync_folder(path.parent)
+
+
+def remove_drafts(disk: Disk, folder: Path, of: str = "") -> None:
+    """What the dead left in a folder, of one file or of any that nobody writes now. Raises OSError.
+
+    What cannot be removed now is removed another time.
+    """
+    for name in disk.names(folder):
+        if name.startswith(f".{of}") and name.endswith(PART):
+            with contextlib.suppress(OSError):
+                disk.remove(folder / name)
 
 
 def _place(

@@ -11,7 +11,15 @@ from typing import Any, BinaryIO
 import pytest
 
 from crowdgrad.errors import CannotWrite, DiskFull, MachineError
-from crowdgrad.files import PART, REAL, Disk, disk_errors, write_parts, write_whole
+from crowdgrad.files import (
+    PART,
+    REAL,
+    Disk,
+    disk_errors,
+    remove_drafts,
+    write_parts,
+    write_whole,
+)
 from tests.disks import WatchedDisk
 
 
@@ -38,6 +46,20 @@ def test_the_draft_is_private_and_the_file_is_not(tmp_path: Path) -> None:
     write_whole(tmp_path / "file", b"", write=look)
     assert seen == [0o600]
     assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o644
+
+
+def test_what_is_private_stays_so(tmp_path: Path) -> None:
+    write_whole(tmp_path / "secret", b"s", private=True)
+    assert stat.S_IMODE((tmp_path / "secret").stat().st_mode) == 0o600
+
+
+def test_drafts_of_the_dead_are_removed_and_nothing_else(tmp_path: Path) -> None:
+    for name in (".a.1-0.part", ".b.1-0.part", "c.part", ".part.of.it", "a"):
+        (tmp_path / name).touch()
+    remove_drafts(REAL, tmp_path, "a")
+    assert sorted(os.listdir(tmp_path)) == [".b.1-0.part", ".part.of.it", "a", "c.part"]
+    remove_drafts(REAL, tmp_path)
+    assert sorted(os.listdir(tmp_path)) == [".part.of.it", "a", "c.part"]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from crowdgrad.cli.output import write_json
+from crowdgrad.cli.output import add_listening, add_tied, write_json
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace, _SubParsersAction
@@ -36,22 +36,13 @@ def add_parser(subparsers: _SubParsersAction[ArgumentParser]) -> None:
         description=TEXT,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "--host", default="127.0.0.1", help="address to listen on (default: this machine only)"
-    )
-    parser.add_argument(
-        "--port", type=int, default=8700, help="port to listen on; 0 takes any free one (8700)"
-    )
+    add_listening(parser, 8700)
     parser.add_argument(
         "--json",
         metavar="FILE",
         help="write address, url and pid as JSON once it listens ('-': standard output)",
     )
-    parser.add_argument(
-        "--tied",
-        action="store_true",
-        help="end when standard input ends, so that it never outlives who started it",
-    )
+    add_tied(parser)
     parser.set_defaults(run=run)
 
 

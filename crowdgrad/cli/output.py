@@ -53,8 +53,22 @@ def add_common(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--home", metavar="DIR", help="where keys and data are kept (see `crowdgrad settings`)"
     )
+    add_tied(parser)
+
+
+def add_tied(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--tied",
         action="store_true",
         help="end when standard input ends, so that it never outlives who started it",
+    )
+
+
+def add_listening(parser: ArgumentParser, port: int) -> None:
+    """Arguments of a command that others connect to."""
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="address to listen on (default: this machine only)"
+    )
+    parser.add_argument(
+        "--port", type=int, default=port, help=f"port to listen on; 0 takes any free one ({port})"
     )

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from crowdgrad.cli.output import add_common, write_json
+from crowdgrad.cli.output import add_common, add_listening, write_json
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace, _SubParsersAction
@@ -38,12 +38,7 @@ def add_parser(subparsers: _SubParsersAction[ArgumentParser]) -> None:
         description=TEXT,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "--host", default="127.0.0.1", help="address to listen on (default: this machine only)"
-    )
-    parser.add_argument(
-        "--port", type=int, default=8710, help="port to listen on; 0 takes any free one (8710)"
-    )
+    add_listening(parser, 8710)
     parser.add_argument(
         "--secret-file", metavar="FILE", help="the secret shared with the host, in a file"
     )

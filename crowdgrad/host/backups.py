@@ -45,7 +45,7 @@ class Backups(Protocol):
 
 class SharedBackups:
     def __init__(self) -> None:
-        self._kept: dict[Version, Vector] = {}
+        self._kept: dict[Version, NDArray[Any]] = {}
 
     @property
     def bytes(self) -> int:
@@ -68,28 +68,17 @@ class SharedBackups:
         return self._kept[version]
 
 
-class CodedBackups:
+class CodedBackups(SharedBackups):
+    """The same, as it was sent: the weights are decoded when somebody wants them."""
+
     def __init__(self, packing: Packing, size: int) -> None:
+        super().__init__()
         self._packing = packing
-        self._kept: dict[Version, NDArray[Any]] = {}
         self._decoded = np.empty(size, np.float32)
 
     @property
     def bytes(self) -> int:
-        kept = list(self._kept.values())  # a thread may be keeping another one meanwhile
-        return int(self._decoded.nbytes) + sum(int(coded.nbytes) for coded in kept)
-
-    def __contains__(self, version: Version) -> bool:
-        return version in self._kept
-
-    def keep(self, version: Version, published: NDArray[Any]) -> None:
-        self._kept[version] = published
-
-    def clear(self) -> None:
-        self._kept.clear()
-
-    def drop(self, version: Version) -> None:
-        self._kept.pop(version, None)
+        return int(self._decoded.nbytes) + super().bytes
 
     def weights(self, version: Version) -> Vector:
         self._packing.weights(self._kept[version], self._decoded)

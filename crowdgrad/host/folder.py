@@ -13,7 +13,6 @@ control.json       how to reach the host, while it runs
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import os
@@ -23,7 +22,7 @@ import time
 from pathlib import Path
 
 from crowdgrad.errors import RunBusy
-from crowdgrad.files import PART, disk_errors, write_whole
+from crowdgrad.files import REAL, disk_errors, remove_drafts, write_whole
 from crowdgrad.host.telling.growing import GrowingFile
 
 try:
@@ -55,7 +54,9 @@ class RunFolder:
             path.mkdir(parents=True, exist_ok=again)
             self._lock = _locked(path)
             if again and self._lock is not None:
-                _remove_drafts(path)
+                for folder in (path, path / "resume"):
+                    if folder.is_dir():
+                        remove_drafts(REAL, folder)
             self._reserve = tempfile.TemporaryFile(dir=path)  # noqa: SIM115 (kept while we run)
             try:
                 if reserve_bytes and hasattr(os, "posix_fallocate"):
@@ -118,13 +119,6 @@ class RunFolder:
             if not self._metrics_lost:
                 logger.warning("metrics.jsonl cannot be written: %s", error.strerror)
             self._metrics_lost = True
-
-
-def _remove_drafts(path: Path) -> None:
-    """What hosts before us left that were killed while they wrote."""
-    for draft in path.rglob(f".*{PART}"):
-        with contextlib.suppress(OSError):
-            draft.unlink()
 
 
 def _locked(path: Path) -> int | None:

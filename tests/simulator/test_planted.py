@@ -185,8 +185,8 @@ def the_best_parameters_are_not_kept(patch: pytest.MonkeyPatch) -> None:
 @bug("best")
 def the_best_file_is_removed_with_the_rest(patch: pytest.MonkeyPatch) -> Planted:
     class Forgetful(WatchedFiles):
-        def _remove_drafts(self) -> None:
-            super()._remove_drafts()
+        def _remove_all_but(self, kept: list[Name]) -> None:
+            super()._remove_all_but(kept)
             if "best.pack" in self._disk.names(self.folder):
                 self._disk.remove(self.folder / "best.pack")
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from crowdgrad.errors import DataAltered, DataError
-from crowdgrad.files import PART, REAL, Disk
+from crowdgrad.files import REAL, Disk, remove_drafts
 from crowdgrad.host.keeping.checkpoint import Checkpoint
 from crowdgrad.host.keeping.checkpoint_bytes import (
     Best,
@@ -89,7 +89,7 @@ class CheckpointFiles:
         Raises OSError; whatever was there before is there still.
         """
         self._disk.make_folder(self.folder)
-        self._remove_drafts()
+        remove_drafts(self._disk, self.folder)
         written = self._write_best(best) if best is not None else 0
         there = self._there()
         version = checkpoint.saved.version
@@ -118,12 +118,6 @@ class CheckpointFiles:
             if name not in kept:
                 with contextlib.suppress(OSError):
                     self._disk.remove(self.folder / str(name))
-
-    def _remove_drafts(self) -> None:
-        for name in self._disk.names(self.folder):
-            if name.endswith(PART):
-                with contextlib.suppress(OSError):
-                    self._disk.remove(self.folder / name)
 
     # -- reading ------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from crowdgrad.data.shards import content_hash, decode_manifest
 from crowdgrad.domain.data import ChunkHash
 from crowdgrad.domain.job import Job, StoppingRule
 from crowdgrad.errors import DataAltered, DataMalformed, JobFileError
-from crowdgrad.files import PART, REAL, Disk
+from crowdgrad.files import REAL, Disk, remove_drafts
 from crowdgrad.host.earlier import Earlier
 from crowdgrad.host.job import Prepared, Start
 from crowdgrad.numerics.vectors import Vector
@@ -70,9 +70,7 @@ def save(folder: Path, prepared: Prepared, disk: Disk = REAL) -> None:
         continues=earlier.id if earlier is not None else "",
         continued=earlier.times + 1 if earlier is not None else 0,
     )
-    for name in disk.names(folder):  # of hosts that were killed while they wrote it
-        if name.startswith(f".{NAME}") and name.endswith(PART):
-            disk.remove(folder / name)
+    remove_drafts(disk, folder, NAME)  # of hosts that were killed while they wrote it
     packed.write(disk, folder / NAME, msgspec.msgpack.encode(kept), prepared.blobs)
 
 

@@ -11,14 +11,12 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import os
 import re
 import secrets
-import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from crowdgrad.files import PART
+from crowdgrad.files import write_whole
 
 logger = logging.getLogger(__name__)
 
@@ -49,17 +47,9 @@ def new_token() -> str:
 
 def announce(path: Path, url: str, token: str, pid: int) -> None:
     """Whole or not at all, for its owner's eyes only. A full disk is said and costs no training."""
+    told = json.dumps({"url": url, "token": token, "pid": pid})
     try:
-        # Drafts of mkstemp are readable by their owner alone, from the first moment on.
-        handle, draft = tempfile.mkstemp(prefix=f".{path.name}.", suffix=PART, dir=path.parent)
-        try:
-            with open(handle, "w", encoding="utf-8") as file:
-                json.dump({"url": url, "token": token, "pid": pid}, file)
-            os.replace(draft, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(draft)
-            raise
+        write_whole(path, told.encode(), sync=False, private=True)
     except OSError as error:
         logger.warning("%s cannot be written, no command can steer it: %s", path, error.strerror)
 

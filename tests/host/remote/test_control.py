@@ -239,6 +239,7 @@ def test_a_disk_that_refuses_costs_no_training(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     token = new_token()
-    announce(tmp_path / "gone" / control_file.NAME, "http://127.0.0.1:1", token, 1)
+    (tmp_path / "file").touch()
+    announce(tmp_path / "file" / control_file.NAME, "http://127.0.0.1:1", token, 1)
     assert "no command can steer it" in caplog.text
     assert token not in caplog.text
