@@ -26,7 +26,13 @@ from crowdgrad.settings import child_environment
 
 PATIENCE_S = 2.0
 """How long children may take to stop before they are killed."""
+HELD_S = 10.0
+"""How long a stop waits for work that should not be broken off."""
+ONCE_S = 1.0
+"""Who signals a whole group tells a supervised process twice: itself, and by its supervisor."""
 PR_SET_PDEATHSIG = 1
+OURS = (signal.SIGINT, signal.SIGTERM, *((signal.SIGHUP,) if hasattr(signal, "SIGHUP") else ()))
+"""What asks a command to end."""
 
 T = TypeVar("T")
 
@@ -59,6 +65,49 @@ def interrupt_on_sigterm() -> None:
     signal.signal(signal.SIGTERM, interrupt)
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
         signal.signal(signal.SIGHUP, interrupt)  # not where nohup asked us to ignore it
+
+
+@contextlib.contextmanager
+def stops_held(
+    patience_s: float = HELD_S, once_s: float = ONCE_S
+) -> Generator[Callable[[], None], None, None]:
+    """Let whoever wants to end a command wait for the next call of what this gives, or the end.
+
+    For work that must not be broken off anywhere: an exception in the midst of PyTorch's own code
+    may take the whole process down. Who asks again, later than `once_s`, is obeyed at once, and
+    nobody waits longer than `patience_s`. Raises KeyboardInterrupt.
+    """
+    asked: list[float] = []
+    timers: list[threading.Timer] = []
+
+    def hold(number: int, frame: FrameType | None) -> None:
+        asked.append(time.monotonic())
+        if asked[-1] - asked[0] > once_s:
+            raise KeyboardInterrupt
+        if len(asked) > 1:
+            return
+        timers.append(threading.Timer(patience_s, os.kill, (os.getpid(), number)))
+        timers[0].daemon = True
+        timers[0].start()
+        with contextlib.suppress(OSError):  # print may be what we interrupt
+            os.write(2, b"Stopping ...\n")
+
+    def stop_if_asked() -> None:
+        if asked:
+            raise KeyboardInterrupt
+
+    before = {number: signal.getsignal(number) for number in OURS}
+    try:
+        for number, handler in before.items():
+            if handler is not signal.SIG_IGN:  # as nohup asks
+                signal.signal(number, hold)
+        yield stop_if_asked
+        stop_if_asked()
+    finally:
+        for timer in timers:
+            timer.cancel()
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def tie_to_stdin() -> None:
@@ -168,7 +217,6 @@ def end_all(children: Sequence[Child], patience_s: float = PATIENCE_S) -> None:
 
 
 Say = Callable[[str], None]
-OURS = (signal.SIGINT, signal.SIGTERM, *((signal.SIGHUP,) if hasattr(signal, "SIGHUP") else ()))
 MAX_CRASHES = 5
 """In a row, each soon after the start: then it is no accident."""
 HEALTHY_S = 60.0

@@ -8,6 +8,7 @@ default below. The command `crowdgrad settings` prints each with its source.
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -28,6 +29,14 @@ WORKER_SEED_VARIABLE = "CROWDGRAD_WORKER_SEED"
 
 SERVER_SECRET_VARIABLE = "CROWDGRAD_SERVER_SECRET"  # noqa: S105 (a name, not a secret)
 """How a host gives the parameter servers it starts the secret they prove to each other."""
+
+DATABASE_VARIABLE = "CROWDGRAD_DATABASE"
+"""Where the password of a matchmaker's database may stand: no list of processes shows it."""
+
+
+_HOURS = re.compile(r"([0-9]{1,2})(?::([0-5][0-9]))?[-–]([0-9]{1,2})(?::([0-5][0-9]))?")
+_PASSWORD = re.compile(r"(://[^:/@]*):.*@")
+_FLAGS = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
 
 
 def _setting(default: Any, help: str) -> Any:
@@ -52,6 +61,19 @@ class Settings:
         "`best`: work behind the walls this machine has; `all`: only if every wall holds",
     )
     memory_mb: int = _setting(0, "the most memory a job may take here; 0: half of what there is")
+    hours: str = _setting(
+        "", "when this machine helps, in its own time: 22:00-07:00; empty: at any time"
+    )
+    causes: str = _setting(
+        "", "what it helps before anything else, commas between, the most liked first"
+    )
+    only_causes: bool = _setting(False, "help nothing else than these causes")
+    trusted_only: bool = _setting(False, "help only hosts that you trust")
+    most_download_mb: int = _setting(
+        0, "how much data a job may make this machine fetch; 0: as much as it needs"
+    )
+    download_mbps: float = _setting(0.0, "how fast data comes in, in Mbit/s; 0: as measured")
+    upload_mbps: float = _setting(0.0, "how fast data goes out, in Mbit/s; 0: not known")
     cache_mb: int = _setting(4096, "how much disk the chunks of data sets may take")
     heartbeat_s: float = _setting(
         2.0, "how often each side of a connection says that it is still there"
@@ -73,6 +95,11 @@ class Settings:
     )
     secret_file: str = _setting(
         "", "the file with the secret that a host and its parameter servers elsewhere share"
+    )
+    database: str = field(
+        default="",
+        repr=False,  # it may hold a password
+        metadata={"help": "what a matchmaker remembers in; empty: a file in the home folder"},
     )
 
     def __post_init__(self) -> None:
@@ -96,6 +123,13 @@ class Settings:
             raise SettingError(
                 f"setting memory_mb is {self.memory_mb}.", advice="Give megabytes, or 0 for half."
             )
+        for name in ("most_download_mb", "download_mbps", "upload_mbps"):
+            if not 0 <= getattr(self, name) < 1e9:
+                raise SettingError(
+                    f"setting {name} is {getattr(self, name)}.",
+                    advice="Give a number from 0 on; 0 stands for no limit, or not known.",
+                )
+        hours_of_day(self.hours)
         if self.silence_s > MAX_SILENCE_S:
             raise SettingError(
                 f"silence_s is {self.silence_s}.", advice=f"Give at most {MAX_SILENCE_S:g} seconds."
@@ -105,6 +139,24 @@ class Settings:
                 f"silence_s {self.silence_s} is less than two heartbeats of {self.heartbeat_s} s.",
                 advice="Raise silence_s or lower heartbeat_s.",
             )
+
+
+def hours_of_day(text: str, called: str = "setting hours") -> tuple[int, int] | None:
+    """First and last minute of the day that `hours` names; None: it names none.
+
+    `called`: where it was said. Raises SettingError.
+    """
+    if not text:
+        return None
+    found = _HOURS.fullmatch(text.replace(" ", ""))
+    if found is not None:
+        start, end = (60 * int(found[n]) + int(found[n + 1] or 0) for n in (1, 3))
+        if max(start, end) <= 24 * 60 and start % (24 * 60) != end % (24 * 60):
+            return start % (24 * 60), end % (24 * 60)
+    raise SettingError(
+        f"{called} is {text[:70]!r}.",
+        advice="Write from when to when, e.g. 22:00-07:00 or 22-7; leave it out for the whole day.",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +205,7 @@ def resolve(
     return settings, [
         Sourced(
             name=row.name,
-            value=str(getattr(settings, row.name)),
+            value=_PASSWORD.sub(r"\1:…@", str(getattr(settings, row.name))),
             source=sources.get(row.name, "default"),
             help=row.metadata["help"],
         )
@@ -178,7 +230,7 @@ def server_secret() -> str | None:
 
 def child_environment(extra: Mapping[str, str]) -> dict[str, str]:
     """The environment for a process we start: ours, without secrets meant for us, plus `extra`."""
-    ours = (WORKER_TOKEN_VARIABLE, WORKER_SEED_VARIABLE, SERVER_SECRET_VARIABLE)
+    ours = (WORKER_TOKEN_VARIABLE, WORKER_SEED_VARIABLE, SERVER_SECRET_VARIABLE, DATABASE_VARIABLE)
     kept = {name: value for name, value in os.environ.items() if name not in ours}
     return {**kept, **extra}
 
@@ -227,6 +279,8 @@ def _convert(name: str, value: object, source: str) -> object:
     default = getattr(Settings(), name)
     kind = Path if isinstance(default, Path) else type(default)
     accepted: dict[type, tuple[type, ...]] = {int: (int, str), float: (int, float, str)}
+    if kind is bool:
+        return _flag(name, value, source)
     try:
         if isinstance(value, bool) or not isinstance(value, accepted.get(kind, (str, Path))):
             raise TypeError
@@ -236,3 +290,13 @@ def _convert(name: str, value: object, source: str) -> object:
             f"{source} sets {name} to {value!r}, which is no {kind.__name__}.",
             advice="`crowdgrad settings` shows the defaults.",
         ) from None
+
+
+def _flag(name: str, value: object, source: str) -> bool:
+    said = value if isinstance(value, bool) else _FLAGS.get(str(value).strip().lower())
+    if said is None:
+        raise SettingError(
+            f"{source} sets {name} to {value!r}, which is neither yes nor no.",
+            advice="Write true or false.",
+        )
+    return said

@@ -15,14 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from crowdgrad.process import Child, end_all, run_async, stop_requests
+from crowdgrad.process import Child, end_all, run_async, stop_requests, stops_held
 from crowdgrad.settings import WORKER_TOKEN_VARIABLE
 
 PARENT = """
 import sys, time
 from pathlib import Path
 from crowdgrad.process import Child
-child = Child(["matchmaker", "--port", "0", "--json", sys.argv[1]], log=Path(sys.argv[2]))
+words = ["matchmaker", "--port", "0", "--database", "memory:", "--json", sys.argv[1]]
+child = Child(words, log=Path(sys.argv[2]))
 print(child.pid, flush=True)
 time.sleep(600)
 """
@@ -45,7 +46,10 @@ def alive(pid: int) -> bool:
 def matchmaker(tmp_path: Path, name: str = "m") -> Child:
     """A child that surely listens."""
     ready = tmp_path / f"{name}.json"
-    child = Child(["matchmaker", "--port", "0", "--json", str(ready)], log=tmp_path / f"{name}.log")
+    child = Child(
+        ["matchmaker", "--port", "0", "--database", "memory:", "--json", str(ready)],
+        log=tmp_path / f"{name}.log",
+    )
     wait_until(lambda: ready.exists() or child.code is not None)
     assert child.code is None, child.last_words()
     return child
@@ -126,7 +130,8 @@ def test_secrets_go_by_environment_where_no_list_of_processes_shows_them(
     monkeypatch.setenv(WORKER_TOKEN_VARIABLE, "meant for us")
     ready = tmp_path / "ready"
     child = Child(
-        ["matchmaker", "--port", "0", "--json", str(ready)], secrets={"CROWDGRAD_SECRET": "s3cret"}
+        ["matchmaker", "--port", "0", "--database", "memory:", "--json", str(ready)],
+        secrets={"CROWDGRAD_SECRET": "s3cret"},
     )
     try:
         wait_until(lambda: ready.exists() or child.code is not None)
@@ -279,3 +284,49 @@ def test_what_is_supervised_dies_with_who_supervises() -> None:
     process.kill()
     process.communicate(timeout=60)
     wait_until(lambda: not alive(child))
+
+
+def ask_ourselves(number: signal.Signals, times: int = 1) -> None:
+    for _ in range(times):
+        os.kill(os.getpid(), number)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_waits_for_a_good_moment(
+    number: signal.Signals, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = signal.getsignal(number)
+    reached = []
+
+    def work() -> None:
+        with stops_held() as stop_if_asked:
+            stop_if_asked()
+            ask_ourselves(number, times=2)  # as whoever signals a whole group does
+            reached.append("the end of what must not be broken off")
+            stop_if_asked()
+            reached.append("too far")
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert reached == ["the end of what must not be broken off"]
+    assert signal.getsignal(number) is before
+    assert capfd.readouterr().err == "Stopping ...\n", "said at once"
+
+
+def test_a_stop_waits_for_the_end_of_the_block_at_most() -> None:
+    with pytest.raises(KeyboardInterrupt), stops_held():
+        ask_ourselves(signal.SIGTERM)
+    with stops_held():
+        pass
+
+
+def test_who_asks_twice_is_obeyed_and_nobody_waits_for_ever() -> None:
+    def work(times: int, patience_s: float) -> None:
+        with stops_held(patience_s, once_s=0.0):
+            ask_ourselves(signal.SIGTERM, times)
+            time.sleep(20)
+            pytest.fail("it goes on")
+
+    for times, patience_s in ((2, 600.0), (1, 0.01)):
+        with pytest.raises(KeyboardInterrupt):
+            work(times, patience_s)

@@ -13,6 +13,7 @@ from crowdgrad.settings import (
     WORKER_TOKEN_VARIABLE,
     Settings,
     child_environment,
+    hours_of_day,
     load,
     resolve,
     worker_token,
@@ -55,7 +56,8 @@ def test_every_setting_has_help_a_value_and_a_variable(home: Path) -> None:
     for row in rows:
         assert row.help
         assert row.source
-    changed = {"home": str(home), "matchmaker": "http://x", "name": "me", "walls": "all"}
+    changed = {"home": str(home), "matchmaker": "http://x", "name": "me", "walls": "all",
+               "hours": "1:00-2:00", "only_causes": "yes", "trusted_only": "true"}  # fmt: skip
     for row in fields(Settings):
         variable = ENVIRONMENT_PREFIX + row.name.upper()
         value = changed.get(row.name, "15" if row.name != "heartbeat_s" else "1.5")
@@ -66,6 +68,19 @@ def test_the_home_folder_is_where_its_file_is_looked_for(home: Path) -> None:
     (home / "settings.toml").write_text('name = "from the file"')
     assert resolve({"home": str(home)}, {"CROWDGRAD_HOME": "elsewhere"})[0].name == "from the file"
     assert "~" not in str(resolve({"home": "~/some/where"}, {})[0].home)
+
+
+def test_the_password_of_a_database_is_shown_to_nobody_and_handed_to_no_child(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = "postgresql://matchmaker:p@ss:w0rd/1@db.example.org/crowdgrad"
+    settings, rows = resolve({"home": home}, {"CROWDGRAD_DATABASE": url})
+    assert settings.database == url
+    shown = next(row.value for row in rows if row.name == "database")
+    assert shown == "postgresql://matchmaker:…@db.example.org/crowdgrad"
+    assert "w0rd" not in repr(settings)
+    monkeypatch.setenv("CROWDGRAD_DATABASE", url)
+    assert "CROWDGRAD_DATABASE" not in child_environment({})
 
 
 def test_there_is_no_level_without_walls(home: Path) -> None:
@@ -94,6 +109,21 @@ def test_an_empty_variable_is_not_set(home: Path) -> None:
         ("name = ['a']", "name"),
         ("lease_s = nan", "lease_s"),
         ("lease_s = -1", "lease_s"),
+        ("upload_mbps = -1", "upload_mbps"),
+        ("download_mbps = nan", "download_mbps"),
+        ("most_download_mb = 0.5", "most_download_mb"),
+        ("only_causes = 'perhaps'", "only_causes"),
+        ("trusted_only = 2", "trusted_only"),
+        ("hours = '22'", "hours"),
+        ("hours = '22-22'", "hours"),
+        ("hours = '25-7'", "hours"),
+        ("hours = '22:00'", "hours"),
+        ("hours = '22:60-07:00'", "hours"),
+        ("hours = '25:00-07:00'", "hours"),
+        ("hours = '24:01-07:00'", "hours"),
+        ("hours = '07:00-07:00'", "hours"),
+        ("hours = '00:00-24:00'", "hours"),
+        ("hours = 22", "hours"),
         ("cache_mb = 0", "cache_mb"),
         ("lease_s = [1]", "lease_s"),
         (f"lease_s = {10**400}", "lease_s"),
@@ -126,6 +156,34 @@ def test_a_file_that_is_not_text_and_a_home_that_cannot_be_found(home: Path) -> 
     (home / "file").touch()
     with pytest.raises(SettingError, match="cannot be read"):
         resolve({"home": home / "file"}, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "minutes"),
+    [
+        ("", None),
+        ("22:00-07:00", (1320, 420)),
+        ("9:30 – 12:00", (570, 720)),
+        ("20:00-24:00", (1200, 0)),
+        ("0:00-6:15", (0, 375)),
+        ("22-7", (1320, 420)),
+        ("9:30-24", (570, 0)),
+    ],
+)
+def test_hours_are_minutes_of_the_day(text: str, minutes: tuple[int, int] | None) -> None:
+    assert hours_of_day(text) == minutes
+    assert Settings(hours=text).hours == text
+
+
+@pytest.mark.parametrize(
+    ("said", "means"),
+    [("true", True), ("'Yes'", True), ("1", True), ("false", False), ("'no'", False)],
+)
+def test_a_flag_is_said_in_many_ways(home: Path, said: str, means: bool) -> None:
+    (home / "settings.toml").write_text(f"only_causes = {said}")
+    assert resolve({"home": home}, {})[0].only_causes is means
+    variable = {"CROWDGRAD_TRUSTED_ONLY": said.strip("'")}
+    assert resolve({"home": home}, variable)[0].trusted_only is means
 
 
 def test_silence_is_at_least_two_heartbeats(home: Path) -> None:

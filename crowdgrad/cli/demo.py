@@ -153,7 +153,9 @@ class Stage:
             f"[recipe]\nlr = {show.lr}\n[stop]\nepochs = {show.epochs}\nminutes = {minutes}\n"
         )
         with self.console.status("Starting the matchmaker") as spinner:
-            matchmaker = self._child(["matchmaker", "--port", "0", "--json"], "matchmaker")
+            matchmaker = self._child(
+                ["matchmaker", "--port", "0", "--database", "memory:", "--json"], "matchmaker"
+            )
             self._matchmaker = str(self._wait_for(matchmaker, "matchmaker")["url"])
             for name in NAMES:
                 self._volunteer(name)

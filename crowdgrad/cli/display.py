@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 from rich.console import Console, Group, RenderableType
 from rich.markup import escape
 from rich.panel import Panel
@@ -233,6 +235,16 @@ def _traffic(status: Status) -> str:
 
 def _counted(counts: dict[str, int]) -> str:
     return ", ".join(f"{why.replace('_', ' ')} {count:,}" for why, count in counts.items())
+
+
+def qr_code(link: str) -> Text:
+    """A link for a telephone's camera: two rows of its picture in a row of characters."""
+    import segno
+
+    drawn = io.StringIO()
+    segno.make(link, micro=False).terminal(drawn, border=2, compact=True)
+    # Blocks are the light parts: in colours of its own it reads the same on any background.
+    return Text(drawn.getvalue().rstrip("\n"), style="bright_white on black", no_wrap=True)
 
 
 def plain(status: Status) -> str:

@@ -69,6 +69,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--advertise", metavar="HOST", help="address to tell others (the same)")
     parser.add_argument("--http-port", type=int, help="port of the HTTP API (any free one)")
     parser.add_argument("--matchmaker", metavar="URL", help="publish the job there")
+    parser.add_argument(
+        "--admit", choices=("anyone", "introduced"),
+        help="let in anyone, or those the matchmaker introduces (where it is published, these)",
+    )  # fmt: skip
+    parser.add_argument("--qr", action="store_true", help="draw the job's link also into a log")
     parser.add_argument("--runs", metavar="DIR", default="runs", help="where results go (runs)")
     parser.add_argument(
         "--continue", metavar="RUN", dest="earlier",
@@ -180,16 +185,28 @@ def _is_finished(run: str) -> bool:
 def _prepare(
     args: argparse.Namespace, options: Options, settings: Settings, console: Console
 ) -> Prepared:
+    from crowdgrad.host.door import chosen
     from crowdgrad.host.job import prepare
+    from crowdgrad.host.listing import look_for
     from crowdgrad.host.publishing import Material, open_to_others
+    from crowdgrad.process import stops_held
 
+    if options.matchmaker is not None:
+        with console.status("Looking for the matchmaker"):
+            look_for(options.matchmaker)
     with console.status("Reading the job"):
         plan = _plan(args, settings.home / "data")
+    chosen(options.admit or plan.admit, options.matchmaker)  # before anything slow
     if open_to_others(options.host, options.advertise, options.matchmaker) and not args.yes:
         material = Material.of_data(plan.data)
         _agree_to_publish(args, options, material, settings.home, console)
-    with console.status("Looking at the model") as spinner:
-        return prepare(plan, lambda text: spinner.update(text[:1].upper() + text[1:]))
+    with console.status("Looking at the model") as spinner, stops_held() as stop_if_asked:
+
+        def progress(text: str) -> None:
+            stop_if_asked()
+            spinner.update(text[:1].upper() + text[1:])
+
+        return prepare(plan, progress)
 
 
 def _going_on(args: argparse.Namespace, last: str, console: Console) -> GoingOn | None:
@@ -290,6 +307,7 @@ def _options(args: argparse.Namespace, before: Serving | None) -> Options:
     from crowdgrad.host.serve import Options
 
     before = before or Serving(host=LOOPBACK, port=0)
+    same = args.matchmaker in (None, before.matchmaker)
     return Options(
         runs=Path(args.runs),
         host=args.host or before.host,
@@ -299,7 +317,8 @@ def _options(args: argparse.Namespace, before: Serving | None) -> Options:
         http_port=before.http_port if args.http_port is None else args.http_port,
         matchmaker=args.matchmaker or before.matchmaker,
         helpers=before.helpers if args.helpers is None else args.helpers,
-        token=before.token,
+        matchmaker_key=bytes.fromhex(before.matchmaker_key) if same else b"",
+        admit=args.admit or before.admit,
         servers=_servers(args, before),
     )
 
@@ -350,11 +369,9 @@ async def _serve(
     def started(here: Here) -> None:
         _set_apart()  # now the API is there, too
         say(str(here.folder))
-        _greet(console, here, options.matchmaker)
+        _greet(console, here, options.matchmaker, qr=args.qr)
         if args.announce:
-            write_json(args.announce, {"address": here.address, "url": here.url,
-                                       "folder": str(here.folder), "code": here.code,
-                                       "key": here.key, "pid": os.getpid()})  # fmt: skip
+            _announce(args.announce, here)
 
     with stop_requests() as stop:
         here = Run(prepared, options, settings, going_on)
@@ -364,13 +381,28 @@ async def _serve(
             return await here.to_the_end(stop, started=started, watch=watch)
 
 
-def _greet(console: Console, here: Here, matchmaker: str | None) -> None:
+def _announce(file: str, here: Here) -> None:
+    told = {name: getattr(here, name) for name in ("address", "url", "code", "link", "key")}
+    write_json(file, {**told, "folder": str(here.folder), "pid": os.getpid()})
+
+
+def _greet(console: Console, here: Here, matchmaker: str | None, *, qr: bool) -> None:
+    """`qr`: draw the link in any case, not only in a terminal."""
+    from crowdgrad.cli.display import qr_code
+
     console.print("Others can join with:")
-    console.print(f"  [bold]crowdgrad work {here.address}[/]", highlight=False)
+    if here.admit == "anyone":
+        console.print(f"  [bold]crowdgrad work {here.address}[/]", highlight=False)
     if here.code:
         console.print(
             f"  [bold]crowdgrad work {here.code}[/] --matchmaker {matchmaker}", highlight=False
         )
+    if here.link:
+        console.print(f"  {here.link}", highlight=False, markup=False, soft_wrap=True)
+        picture = qr_code(here.link)
+        fits = picture.plain.index("\n") <= console.width
+        if qr or (console.is_terminal and fits):
+            console.print(picture, highlight=False, soft_wrap=True)
     console.print(f"They are shown your key's fingerprint: {here.key}", highlight=False)
     console.print(f"Status: {here.url}/status", soft_wrap=True)
     console.print(f"Results: {here.folder}", soft_wrap=True)
@@ -409,5 +441,6 @@ def _finish(args: argparse.Namespace, outcome: Outcome, console: Console) -> Non
     from crowdgrad.host.telling.status import as_json
 
     summary(console, outcome.status, str(outcome.folder))
-    write_json(args.json, {**json.loads(as_json(outcome.status)), "run": str(outcome.folder)})
+    told = {"run": str(outcome.folder), "link": outcome.link}
+    write_json(args.json, {**json.loads(as_json(outcome.status)), **told})
     sys.stdout.flush()

@@ -29,7 +29,10 @@ what was done, `crowdgrad hosts` whom you trust.
 
   crowdgrad work                  wait at the matchmaker for whoever needs help
   crowdgrad work K7Q-2MP          help the job with this code
+  crowdgrad work https://…/j/…    help the job with this link
   crowdgrad work 192.0.2.7:8701   help the host at this address
+  crowdgrad work --cause climate  help such jobs before others
+  crowdgrad work --hours 22:00-07:00   at night only
   crowdgrad work --yes            help whoever it is, without a question
 
 Where you have the job's model yourself and trust it, PyTorch can compute with
@@ -52,8 +55,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         description=TEXT,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("target", nargs="?", metavar="CODE | HOST:PORT", help="which job")
+    parser.add_argument("target", nargs="?", metavar="CODE | LINK | HOST:PORT", help="which job")
     parser.add_argument("--matchmaker", metavar="URL", help="where to look for jobs")
+    _add_wishes(parser)
     parser.add_argument("--name", help="the name others see")
     parser.add_argument("--yes", action="store_true", help="help any host without a question")
     parser.add_argument("--once", action="store_true", help="end after one job")
@@ -67,6 +71,22 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--json", metavar="FILE", help=JSON_HELP)
     add_common(parser)
     parser.set_defaults(run=run)
+
+
+def _add_wishes(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--cause", action="append", metavar="NAME",
+        help="help jobs for this before others; once for each, the most liked first",
+    )  # fmt: skip
+    parser.add_argument("--only-causes", action="store_true", help="help no other causes")
+    parser.add_argument(
+        "--host-key", action="append", metavar="FINGERPRINT",
+        help="help only the host with this key; once for each",
+    )  # fmt: skip
+    parser.add_argument(
+        "--trusted-only", action="store_true", help="help only hosts that you trust"
+    )
+    parser.add_argument("--hours", metavar="FROM-TO", help="when to help, e.g. 22:00-07:00 or 22-7")
 
 
 def _add_trusted(parser: argparse.ArgumentParser) -> None:
@@ -95,9 +115,13 @@ def milliseconds(text: str) -> float:
 
 def run(args: argparse.Namespace) -> int:
     from crowdgrad.process import run_async
-    from crowdgrad.settings import load
+    from crowdgrad.settings import hours_of_day, load
 
-    settings = load({"home": args.home, "name": args.name, "matchmaker": args.matchmaker})
+    said = {name: getattr(args, name) for name in ("home", "name", "matchmaker", "hours")}
+    flags = {name: getattr(args, name) or None for name in ("only_causes", "trusted_only")}
+    if args.hours is not None:
+        hours_of_day(args.hours, called="--hours")
+    settings = load({**said, **flags})
     outcomes = run_async(_work(args, settings))
     write_json(args.json, {"jobs": [dataclasses.asdict(outcome) for outcome in outcomes]})
     return 0
@@ -121,6 +145,8 @@ async def _work(args: argparse.Namespace, settings: Settings) -> list[Outcome]:
         pace_s=args.pace / 1000,
         yes=args.yes,
         trusted=_trusted(args),
+        causes=tuple(args.cause or ()),
+        hosts=tuple(args.host_key or ()),
     )
     console = Console(stderr=args.json == "-")
     outcomes: list[Outcome] = []
@@ -131,7 +157,7 @@ async def _work(args: argparse.Namespace, settings: Settings) -> list[Outcome]:
             await work(options, settings, stop, _lines(args.json == "-"), outcomes, ask=ask)
         else:
             with _Spinner(console) as spinner:
-                show = _spoken(lambda text: spinner.show(escape(text)))
+                show = _spoken(lambda text: spinner.show(escape(text)), spinner.keep)
                 ask = whether_to_help(console, spinner.paused) if asked else None
                 await work(options, settings, stop, show, outcomes, ask=ask)
     for outcome in outcomes:
@@ -154,6 +180,10 @@ class _Spinner(ExitStack):
     def show(self, text: str) -> None:
         self._text = text
         self._status.update(text)
+
+    def keep(self, text: str) -> None:
+        """A line above it that stays."""
+        self._console.print(text, highlight=False, markup=False)
 
     def paused(self) -> ExitStack:
         """Off the screen, until the stack is closed."""
@@ -202,8 +232,11 @@ def _trusted(args: argparse.Namespace) -> Trusted | None:
     )
 
 
-def _spoken(show: Callable[[str], None]) -> Watch:
-    """What we are doing and what has come of it, in two lines that change in place."""
+def _spoken(show: Callable[[str], None], keep: Callable[[str], None]) -> Watch:
+    """What we are doing and what has come of it, in two lines that change in place.
+
+    `keep`: for what is to stay on the screen.
+    """
     doing = ""
 
     def watch(event: Event) -> None:
@@ -214,6 +247,8 @@ def _spoken(show: Callable[[str], None]) -> Watch:
                 f"{doing}\n  {given['samples']:,} samples in {given['accepted']:,} updates, "
                 f"loss {given['loss']:.4f}. Ctrl-C stops."
             )
+        elif event.stays:
+            keep(event.text)
         else:
             doing = event.text if event.kind == "state" else doing
             show(event.text)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -19,9 +19,12 @@ from crowdgrad.data.sharding import cut
 from crowdgrad.data.shards import content_hash, encode_manifest
 from crowdgrad.domain.data import ChunkHash, Manifest, Split
 from crowdgrad.domain.job import Job, JobId, StoppingRule
+from crowdgrad.domain.matching import Requirements, Visibility
 from crowdgrad.domain.program import Program, ProgramSpec
-from crowdgrad.domain.work import LocalSteps
+from crowdgrad.domain.work import LocalSteps, VolunteerId
 from crowdgrad.errors import DataMalformed, JobFileError, RecipeError
+from crowdgrad.host.appeal import NO_APPEAL, NO_REQUIREMENTS, Appeal
+from crowdgrad.host.door import Admit
 from crowdgrad.host.earlier import Earlier, read_run
 from crowdgrad.numerics.vectors import Vector
 from crowdgrad.planner.batches import EpochPlans, largest_batch
@@ -49,6 +52,10 @@ class JobPlan:
     data: DataSet
     title: str = "untitled"
     cause: str = ""
+    description: str = ""
+    """For people who think of helping: what it is, what for, by whom; may have several lines."""
+    contact: str = ""
+    """Where people reach whoever hosts."""
     recipe: Recipe = field(default_factory=Crowd)
     stop: StoppingRule = field(default_factory=lambda: StoppingRule(epochs=5))
     seed: int = 0
@@ -58,6 +65,15 @@ class JobPlan:
     """any: train as soon as somebody is here; all: wait until `minimum` volunteers are."""
     maximum: int = 1000
     """Volunteers at once, the host's own worker not counted."""
+    visibility: Visibility = "public"
+    """Who finds it at the matchmaker: everybody, who has its code or link, or who is invited."""
+    invited: Sequence[str] = ()
+    """Ids of the volunteers that may help, where only a group may."""
+    admit: Admit | None = None
+    """Whom the host lets in: `anyone` who dials it, or those its matchmaker has `introduced`; None:
+    the latter where it is published."""
+    requirements: Requirements = NO_REQUIREMENTS
+    """What it needs of every volunteer; how much data there is to fetch is added."""
     validation: int | None = None
     """Records kept out of training to steer it; by default a tenth, at most 5,000."""
     weights: str | Path | None = None
@@ -82,6 +98,19 @@ class JobPlan:
                 "start = all waits for the whole roster, but no volunteers are asked for.",
                 advice="Give minimum: how many volunteers to wait for.",
             )
+        self.appeal.check()
+
+    @property
+    def appeal(self) -> Appeal:
+        """What is said to those who might help."""
+        return Appeal(
+            description=self.description,
+            contact=self.contact,
+            visibility=self.visibility,
+            invited=tuple(map(VolunteerId, self.invited)),
+            requirements=self.requirements,
+            admit=self.admit,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +141,13 @@ class Prepared:
     """Where its first weights come from, if not from the model itself."""
     earlier: Earlier | None = None
     """The run it continues."""
+    appeal: Appeal = NO_APPEAL
+
+    @property
+    def volunteer_bytes(self) -> int:
+        """What a volunteer fetches at most: program, manifest and the training data, each once."""
+        data = sum(shard.bytes for shard in self.manifest.shards if shard.split == "train")
+        return data + len(self.blobs[self.job.program]) + len(self.blobs[self.job.manifest])
 
 
 def prepare(plan: JobPlan, progress: Progress = lambda text: None) -> Prepared:
@@ -154,6 +190,7 @@ def prepare(plan: JobPlan, progress: Progress = lambda text: None) -> Prepared:
         split_seed=plan.seed,
         started_from="" if plan.weights is None else Path(plan.weights).name,
         earlier=earlier,
+        appeal=plan.appeal,
     )
 
 
@@ -278,6 +315,8 @@ def describe(prepared: Prepared) -> dict[str, object]:
         "id": job.id,
         "title": job.title,
         "cause": job.cause,
+        "description": prepared.appeal.description,
+        "contact": prepared.appeal.contact,
         "recipe": job.recipe,
         "hyperparameters": dict(job.hyperparameters),
         "stop": asdict(job.stop),

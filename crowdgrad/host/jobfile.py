@@ -2,6 +2,8 @@
 
 title = "Handwritten digits"
 cause = "education"
+description = "A small network learns to read digits, as in the paper."
+contact = "digits@example.org"
 task = "model:task"             # module:object, looked for beside this file first
 data = "mnist"                  # a name from the catalogue, or an .npz file
 validation = 5000
@@ -24,10 +26,24 @@ minutes = 5
 minimum = 2
 maximum = 50
 start = "all"
+visibility = "group"            # public, link (who has its code), group (who is invited)
+invited = ["0123456789abcdef"]
+admit = "introduced"            # or anyone who knows the address
+
+[requirements]                  # of every volunteer
+cores = 2
+memory_mb = 4000
+gpu = false
+gpu_memory_mb = 0
+gflops = 10
+download_mbps = 5
+engines = ["onnxruntime"]
+kinds = ["native"]
 """
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import fields
@@ -40,16 +56,19 @@ from crowdgrad.data import catalogue
 from crowdgrad.data.dataset import DataSet
 from crowdgrad.data.formats.npz import read_npz
 from crowdgrad.data.progress import Progress
-from crowdgrad.domain.job import StoppingRule
+from crowdgrad.domain.job import MAX_CORES, StoppingRule
+from crowdgrad.domain.matching import Requirements
 from crowdgrad.errors import DataMissing, JobFileError
 from crowdgrad.host.job import JobPlan
 
 if TYPE_CHECKING:
     from crowdgrad.capture.task import Task
 
-KEYS = ("title", "cause", "task", "data", "validation", "seed", "weights", "recipe", "stop",
-        "volunteers")  # fmt: skip
-VOLUNTEER_KEYS = ("minimum", "maximum", "start")
+KEYS = ("title", "cause", "description", "contact", "task", "data", "validation", "seed", "weights",
+        "recipe", "stop", "volunteers", "requirements")  # fmt: skip
+VOLUNTEER_KEYS = ("minimum", "maximum", "start", "visibility", "invited", "admit")
+REQUIREMENT_KEYS = tuple(row.name for row in fields(Requirements) if row.name != "data_mb")
+"""All but what the host knows itself: how much data there is."""
 Table = Mapping[str, object]
 
 
@@ -66,17 +85,24 @@ def read(file: Path, *, cache: Path, progress: Progress | None = None) -> JobPla
     stop = _stopping_rule(_table(table, "stop", file), file)
     volunteers = _table(table, "volunteers", file)
     _known(volunteers, VOLUNTEER_KEYS, f"[volunteers] of {file}")
+    needs = _requirements(_table(table, "requirements", file), file)
     return JobPlan(
         task=load_task(_text(table, "task", file), file.parent),
         data=load_data(_text(table, "data", file), file.parent, cache=cache, progress=progress),
         title=_text(table, "title", file, default=file.stem),
         cause=_text(table, "cause", file, default=""),
+        description=_text(table, "description", file, default=""),
+        contact=_text(table, "contact", file, default=""),
         recipe=chosen,
         stop=stop,
         seed=_whole(table, "seed", file, 0),
         minimum=_whole(volunteers, "minimum", file, 0),
         maximum=_whole(volunteers, "maximum", file, 1000),
         start=_text(volunteers, "start", file, default="any"),  # type: ignore[arg-type]
+        visibility=_text(volunteers, "visibility", file, default="public"),  # type: ignore[arg-type]
+        invited=_texts(volunteers, "invited", file),
+        admit=_text(volunteers, "admit", file) if "admit" in volunteers else None,  # type: ignore[arg-type]
+        requirements=needs,
         validation=_whole(table, "validation", file, 0) if "validation" in table else None,
         weights=file.parent / _text(table, "weights", file) if "weights" in table else None,
     )
@@ -131,11 +157,55 @@ def _text(table: Table, key: str, file: Path, default: str | None = None) -> str
     return value
 
 
+def _texts(table: Table, key: str, file: Path) -> tuple[str, ...]:
+    value = table.get(key, [])
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+        raise JobFileError(
+            f"{key!r} of {file} is {value!r}.", advice='Write texts in brackets: ["…", "…"].'
+        )
+    return tuple(value)
+
+
 def _whole(table: Table, key: str, file: Path, default: int) -> int:
     value = table.get(key, default)
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise JobFileError(f"{key!r} of {file} is {value!r}.", advice="Write a whole number ≥ 0.")
     return value
+
+
+def _number(table: Table, key: str, file: Path) -> float:
+    value = table.get(key, 0.0)
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < math.inf:
+        raise JobFileError(f"{key!r} of {file} is {value!r}.", advice="Write a number ≥ 0.")
+    return float(value)
+
+
+def _flag(table: Table, key: str, file: Path) -> bool:
+    value = table.get(key, False)
+    if not isinstance(value, bool):
+        raise JobFileError(f"{key!r} of {file} is {value!r}.", advice="Write true or false.")
+    return value
+
+
+def _requirements(table: Table, file: Path) -> Requirements:
+    where = f"[requirements] of {file}"
+    _known(table, REQUIREMENT_KEYS, where)
+    cores = _whole(table, "cores", file, 1)
+    if not 0 < cores <= MAX_CORES:
+        raise JobFileError(f"{where}: {cores} cores.", advice=f"Ask for 1 to {MAX_CORES}.")
+    try:
+        return Requirements(
+            cores=cores,
+            memory_mb=_whole(table, "memory_mb", file, 0),
+            gpu=_flag(table, "gpu", file),
+            gpu_memory_mb=_whole(table, "gpu_memory_mb", file, 0),
+            gflops=_number(table, "gflops", file),
+            download_mbps=_number(table, "download_mbps", file),
+            engines=frozenset(_texts(table, "engines", file)),
+            kinds=frozenset(_texts(table, "kinds", file)),  # type: ignore[arg-type]
+        )
+    except ValueError as error:
+        raise JobFileError(f"{where}: {error}.", advice="Mend that value.") from None
 
 
 def _stopping_rule(table: Table, file: Path) -> StoppingRule:

@@ -1,20 +1,45 @@
-"""The job at the matchmaker, as the host keeps it there: published, up to date, withdrawn."""
+"""The job at the matchmaker, as the host keeps it there: published, up to date, withdrawn.
+
+Also who gave how much: told now and then and at the end, so that the matchmaker can show it and the
+volunteers can countersign it.
+"""
 
 from __future__ import annotations
 
 import logging
+import math
 import random
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Mapping
 
 from crowdgrad.domain.job import JobState, Member
-from crowdgrad.domain.matching import Code, Offer
+from crowdgrad.domain.matching import Code, Gift, Offer
 from crowdgrad.domain.work import VolunteerId
-from crowdgrad.errors import JobFileError
+from crowdgrad.errors import JobFileError, Unreachable
 from crowdgrad.host.job import Prepared
+from crowdgrad.host.members.accounts import Contribution
 from crowdgrad.net.identity import Identity, id_of
 from crowdgrad.net.matchmaker import HostPresence, publish
+from crowdgrad.net.web import Again, ask
 
 logger = logging.getLogger(__name__)
+
+CREDIT_EVERY_S = 30.0
+MAX_LINK = 300
+AWAY = "the matchmaker does not answer; the job goes on"
+BACK = "the matchmaker answers again"
+
+
+def gifts(
+    accounts: Iterable[Contribution], ours: Container[VolunteerId]
+) -> dict[VolunteerId, Gift]:
+    """What volunteers have given so far; worker 0 and others we started have given nothing away."""
+    return {
+        account.volunteer.id: Gift(
+            units=account.units, samples=account.samples, flop=account.credit
+        )
+        for account in accounts
+        if account.units and not account.own and account.volunteer.id not in ours
+    }
 
 
 class Listing:
@@ -22,15 +47,24 @@ class Listing:
         self._presence = presence
         self._told: JobState = "waiting"
         self._told_failure = False
+        self._there = True
+        self._credit_at = -math.inf
 
     @property
     def code(self) -> Code | None:
         return self._presence.code
 
     @property
-    def token(self) -> str:
-        """What proves to the matchmaker that the job is ours."""
-        return self._presence.token
+    def link(self) -> str:
+        """The job's page, for people; empty where the matchmaker names none that can be shown."""
+        link = self._presence.link
+        sound = len(link) <= MAX_LINK and link.isascii() and link.isprintable()
+        return link if sound and link.startswith(("http://", "https://")) else ""
+
+    @property
+    def matchmaker_key(self) -> bytes:
+        """What the matchmaker's introductions are signed with."""
+        return self._presence.matchmaker_key
 
     def place_of(self, who: VolunteerId) -> int | None:
         """The place in the roster that the matchmaker gave a volunteer, if it did."""
@@ -38,17 +72,45 @@ class Listing:
         return next((member.position for member in members if member.id == who), None)
 
     def tell(self, state: JobState) -> None:
-        """How the job stands; said once. That the matchmaker has turned us away is, too."""
+        """How the job stands; said once. So is, to people, how we stand with the matchmaker."""
         if state != self._told:
             self._told = state
             self._presence.set_state(state)
-        if self._presence.failure is not None and not self._told_failure:
+        if self._presence.failure is None:
+            self._look_whether_it_answers()
+        elif not self._told_failure:
             self._told_failure = True
             logger.warning("the matchmaker: %s", self._presence.failure)
+
+    def _look_whether_it_answers(self) -> None:
+        there = self._presence.connected
+        if there != self._there:
+            self._there = there
+            logger.warning("%s", BACK if there else AWAY)
+
+    def credit_due(self, now: float) -> bool:
+        return now - self._credit_at >= CREDIT_EVERY_S
+
+    def credit(self, now: float, given: Mapping[VolunteerId, Gift]) -> None:
+        """Tell who has given what; what was said before is not said again."""
+        self._credit_at = now
+        self._presence.credit(given)
 
     async def withdraw(self, state: JobState) -> None:
         self.tell(state)
         await self._presence.close()
+
+
+def look_for(url: str) -> None:
+    """That a matchmaker answers there: asked before anything slow. One that is busy does, too.
+
+    Raises Unreachable, PeerError or TargetError.
+    """
+    try:
+        ask(url, "GET", "/healthz")
+    except Unreachable as error:
+        if not isinstance(error.__context__, Again):  # publishing will wait for its turn
+            raise
 
 
 async def list_job(
@@ -57,11 +119,27 @@ async def list_job(
     *,
     address: str,
     key: Identity,
-    token: str | None,
     members: Iterable[Member],
 ) -> Listing:
-    """Publish a job at the matchmaker. `token`: of a job published before; `members`: who had a
-    place in it. Raises JobFileError, Unreachable, TurnedAway or TargetError."""
+    """Publish a job at the matchmaker. `members`: who had a place in it.
+
+    Raises JobFileError, Unreachable, PeerError or TargetError.
+    """
+    own = Member(position=0, id=id_of(key.public + b"worker 0"), name="the host's own worker")
+    presence = await publish(
+        url,
+        offer_of(prepared, address=address, key=key.id),
+        key=key,
+        worker=own,
+        members=members,
+        on_waiting=lambda reason: logger.warning("%s", reason),
+        random01=random.random,
+    )
+    return Listing(presence)
+
+
+def offer_of(prepared: Prepared, *, address: str, key: str) -> Offer:
+    """The job as it is published. Raises JobFileError."""
     job = prepared.job
     try:
         offer = Offer(
@@ -69,15 +147,11 @@ async def list_job(
             title=job.title,
             cause=job.cause,
             address=address,
-            key=key.id,
+            key=key,
             minimum=prepared.minimum,
             maximum=prepared.maximum,
             hyperparameters=job.hyperparameters,
         )
     except ValueError as error:
         raise JobFileError(f"The job cannot be published: {error}.") from None
-    own = Member(position=0, id=id_of(key.public + b"worker 0"), name="the host's own worker")
-    presence = await publish(
-        url, offer, worker=own, token=token, members=members, random01=random.random
-    )
-    return Listing(presence)
+    return prepared.appeal.put_into(offer, data_mb=math.ceil(prepared.volunteer_bytes / 1e6))

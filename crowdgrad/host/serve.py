@@ -22,6 +22,7 @@ from pathlib import Path
 from crowdgrad.domain.job import JobState
 from crowdgrad.errors import ChildDied, CrowdgradError, PortBusy, RunBusy, one_line
 from crowdgrad.files import disk_errors
+from crowdgrad.host.door import Admit, Door, anyone, chosen
 from crowdgrad.host.evaluation import Scores
 from crowdgrad.host.folder import RunFolder
 from crowdgrad.host.job import Prepared, describe
@@ -29,7 +30,7 @@ from crowdgrad.host.keeping import resume
 from crowdgrad.host.keeping.keeper import Keeper
 from crowdgrad.host.keeping.resume import GoingOn, Serving
 from crowdgrad.host.keeping.run_files import RunFiles
-from crowdgrad.host.listing import Listing, list_job
+from crowdgrad.host.listing import Listing, gifts, list_job
 from crowdgrad.host.remote import control_file
 from crowdgrad.host.remote.api import create_app
 from crowdgrad.host.remote.control import STOPPED, Control
@@ -42,7 +43,7 @@ from crowdgrad.host.telling.latest import Latest
 from crowdgrad.host.telling.metrics import MetricsLog
 from crowdgrad.host.telling.status import Status
 from crowdgrad.host.training import Training
-from crowdgrad.host.workers import Workers
+from crowdgrad.host.workers import Workers, helpers_ids
 from crowdgrad.net.http import HttpServer
 from crowdgrad.net.identity import load_or_make
 from crowdgrad.net.ports import bind, reachable
@@ -73,8 +74,10 @@ class Options:
     """Volunteer processes started on this machine besides worker 0."""
     paces_ms: tuple[float, ...] = ()
     """How long worker 0 and each helper pause after a batch: slow machines, played."""
-    token: str | None = None
-    """What proves to the matchmaker that a job published before is ours."""
+    matchmaker_key: bytes = b""
+    """The matchmaker's, as an earlier host of the run has learned it."""
+    admit: Admit | None = None
+    """Whom to let in; None: as the job says."""
     any_port: bool = False
     """Take another port where `port` is in use."""
     servers: Wanted = NO_SERVERS
@@ -91,6 +94,9 @@ class Here:
     code: str | None
     key: str
     """Fingerprint of the host's key: what volunteers see and can compare."""
+    link: str = ""
+    """The job's page at the matchmaker; empty where it is not published."""
+    admit: Admit = "anyone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +105,8 @@ class Outcome:
     status: Status
     parameters: Vector
     history: tuple[Scores, ...]
+    link: str = ""
+    """The job's page at the matchmaker."""
 
     @property
     def state(self) -> JobState:
@@ -118,10 +126,12 @@ class Run:
         """`prepared.initial` is the run's own from now on."""
         self._prepared = prepared
         self._going_on = going_on
+        self._admit = chosen(options.admit or prepared.appeal.admit, options.matchmaker)
         self._options = options
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._key = load_or_make(settings.home)
+        self._helpers = helpers_ids(options.helpers, self._seed)
         self._hired = self._hire() if options.servers.count else None
         self.training = Training(
             job=prepared.job,
@@ -151,6 +161,10 @@ class Run:
         )
         self._told_setbacks = 0
         self._latest = Latest(self.training, self._keeper.health, self._loop.time)
+
+    def _seed(self, name: str) -> str:
+        """What the key of a worker with this name is made from, in every life of the run."""
+        return self._key.derive(f"{self._prepared.job.id} {name}").hex()
 
     def _hire(self) -> Hired:
         prepared, options = self._prepared, self._options
@@ -237,6 +251,7 @@ class Run:
                 trouble = error
                 self.training.fail(one_line(f"{type(error).__name__}: {error}"))
             self._write_job("ending")
+            self._report_credit()  # while those who countersign it are still there
             await self._keeper.write_now(self._loop.time())
             ending = self.training.course.ending
             await server.farewell(ending.reason if ending is not None else "it is over")
@@ -248,6 +263,7 @@ class Run:
             status=status,
             parameters=result,
             history=tuple(self.training.course.history),
+            link=self._listing.link if self._listing else "",
         )
         try:
             await asyncio.to_thread(
@@ -337,7 +353,6 @@ class Run:
                 self._prepared,
                 address=address,
                 key=self._key,
-                token=options.token,
                 members=self.training.ledger.places(),
             )
             stack.push_async_callback(self._withdraw)
@@ -348,7 +363,7 @@ class Run:
             logs=self.folder.path / "logs",
             home=self._settings.home,
             paces_ms=options.paces_ms,
-            seed=lambda name: self._key.derive(f"{self._prepared.job.id} {name}").hex(),
+            seed=self._seed,
         )
         stack.push_async_callback(asyncio.to_thread, workers.end)
         workers.start_helpers(options.helpers)
@@ -358,6 +373,8 @@ class Run:
             folder=self.folder.path,
             code=self._listing.code if self._listing else None,
             key=self._key.id,
+            link=self._listing.link if self._listing else "",
+            admit=self._admit,
         )
         return here, server, workers
 
@@ -400,7 +417,8 @@ class Run:
             http_port=http_port,
             advertise=options.advertise,
             matchmaker=options.matchmaker,
-            token=self._listing.token if self._listing else None,
+            matchmaker_key=self._matchmaker_key().hex(),
+            admit=options.admit,
             helpers=options.helpers,
             own_servers=options.servers.own,
             servers=options.servers.elsewhere,
@@ -423,10 +441,24 @@ class Run:
             exchanges=self._settings.exchanges,
             clock=self._loop.time,
             place_of=lambda who: self._listing.place_of(who) if self._listing else None,
+            admits=self._door() if self._admit == "introduced" else anyone,
             key=self._key,
             name=self._settings.name,
             servers_for=self._hired.places if self._hired is not None else lambda who: (),
         )
+
+    def _door(self) -> Door:
+        return Door(
+            job=self._prepared.job.id,
+            host=self._key.id,
+            known=self.training.ledger,
+            ours=self._helpers,
+            matchmaker=self._matchmaker_key,
+            wall=time.time,
+        )
+
+    def _matchmaker_key(self) -> bytes:
+        return self._listing.matchmaker_key if self._listing else self._options.matchmaker_key
 
     async def _withdraw(self) -> None:
         assert self._listing is not None
@@ -446,10 +478,17 @@ class Run:
     def _note(self, now: float, status: Status) -> None:
         if self._listing is not None:
             self._listing.tell(status.state)
+            if self._listing.credit_due(now):
+                self._report_credit()
         if status.setbacks > self._told_setbacks:
             self._told_setbacks = status.setbacks
             logger.warning("%s", status.notice)
         self._log.note(now, status)
+
+    def _report_credit(self) -> None:
+        if self._listing is not None:
+            given = gifts(self.training.ledger.everyone(), self._helpers)
+            self._listing.credit(self._loop.time(), given)
 
     def _write_job(self, state: str) -> None:
         with contextlib.suppress(CrowdgradError):  # a full disk is said again at the end

@@ -18,15 +18,14 @@ from crowdgrad.errors import (
     CrowdgradError,
     PeerError,
     TurnedAway,
-    VersionMismatch,
     one_line,
 )
+from crowdgrad.host.door import Admits, anyone
 from crowdgrad.host.gate import LARGE_BYTES, Gate
 from crowdgrad.host.members.accounts import Contribution
 from crowdgrad.host.training import Training
 from crowdgrad.host.visit import Desk, Visit
 from crowdgrad.net import handshake, identity
-from crowdgrad.net.framing import UPDATE_ADVICE
 from crowdgrad.net.heartbeat import keep_alive
 from crowdgrad.net.messages import (
     CHALLENGE_BYTES,
@@ -47,8 +46,6 @@ FAREWELL_S = 1.0
 ROSTER_EVERY_S = 0.2
 ROSTER_MEMBERS_PER_S = 20_000
 """How many lines of rosters are sent a second, to everybody together."""
-NEWS_SINCE = (2, 2)
-"""The protocol that knows of codecs and of servers."""
 NEAR = ("127.", "[::1]", "::1", "localhost")
 
 
@@ -77,6 +74,7 @@ class Server:
         silence_s: float,
         clock: Callable[[], float],
         place_of: Callable[[VolunteerId], int | None] = lambda who: None,
+        admits: Admits = anyone,
         key: identity.Identity | None = None,
         name: str = "",
         exchanges: int = 8,
@@ -90,6 +88,8 @@ class Server:
 
         `place_of`: the place in the roster that the matchmaker gave a volunteer, if it did.
 
+        `admits`: raises where a volunteer that is not our own worker may not come in.
+
         `servers_for`: where a volunteer finds the parameters, if not here.
         """
         self._training = training
@@ -100,6 +100,7 @@ class Server:
         self._silence_s = silence_s
         self._clock = clock
         self._place_of = place_of
+        self._admits = admits
         self._servers_for = servers_for
         self._key = key
         self._name = name
@@ -165,31 +166,16 @@ class Server:
     async def _greet(self, connection: Connection) -> tuple[Join, bool]:
         """Who it is, proven, and whether it is our own worker. Raises PeerError."""
         challenge = secrets.token_bytes(CHALLENGE_BYTES)
-        hello = await handshake.answer(
-            connection, SOFTWARE, challenge, key=self._key, name=self._name
-        )
-        self._check_understood(hello.protocol)
+        await handshake.answer(connection, SOFTWARE, challenge, key=self._key, name=self._name)
         join = expect(await handshake.hear(connection), Join)
         who = identity.verify(join.key, challenge, join.signature)
         if who != join.volunteer.id:
             raise TurnedAway(f"That key belongs to {who}, not to {join.volunteer.id}.")
         own = bool(join.token) and hmac.compare_digest(join.token.encode(), self._token.encode())
+        if not own:
+            self._admits(who, join.introduction)
         self._check_place(who, own=own)
         return join, own
-
-    def _check_understood(self, theirs: tuple[int, int]) -> None:
-        """What an older volunteer has not heard of, it would take for something else."""
-        news = ""
-        if self._training.parameters.elsewhere:
-            news = "are kept by servers"
-        elif self._training.job.local.codec != "fp32":
-            news = f"travel as {self._training.job.local.codec}"
-        if news and theirs < NEWS_SINCE:
-            raise VersionMismatch(
-                f"This job's parameters {news}; who speaks protocol {theirs[0]}.{theirs[1]} does "
-                "not know that yet.",
-                advice=UPDATE_ADVICE,
-            )
 
     def _check_place(self, who: VolunteerId, *, own: bool) -> None:
         if self._training.course.phase == "over":

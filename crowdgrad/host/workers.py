@@ -9,7 +9,9 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from crowdgrad.domain.work import VolunteerId
 from crowdgrad.errors import ChildDied
+from crowdgrad.net.identity import guest
 from crowdgrad.net.retry import delay_s
 from crowdgrad.process import Child, end_all
 from crowdgrad.settings import WORKER_SEED_VARIABLE, WORKER_TOKEN_VARIABLE
@@ -49,7 +51,7 @@ class Workers:
 
     def start_helpers(self, count: int) -> None:
         for number in range(1, count + 1):
-            self._helpers.append(self._start(number, f"local-{number}", {}))
+            self._helpers.append(self._start(number, helper(number), {}))
 
     def tend(self, now: float) -> str | None:
         """Start worker 0, or start it again; what happened, if anything. Raises ChildDied."""
@@ -89,6 +91,16 @@ class Workers:
             arguments += ["--pace", str(self._paces_ms[number])]
         known = {WORKER_SEED_VARIABLE: self._seed(name)} | secrets
         return Child(arguments, log=self._logs / f"{name}.log", secrets=known)
+
+
+def helper(number: int) -> str:
+    """The name of the helper with that number, from 1 on."""
+    return f"local-{number}"
+
+
+def helpers_ids(count: int, seed: Callable[[str], str]) -> frozenset[VolunteerId]:
+    """The ids of so many helpers, as their seeds make them."""
+    return frozenset(guest(seed(helper(number))).id for number in range(1, count + 1))
 
 
 def dialable(host: str) -> str:

@@ -1,17 +1,12 @@
 """The desk where hosts publish and volunteers register: who may, and what is remembered.
 
-A token proves that somebody is who they were before. Its owner may bring its own, so that it stays
-valid when the matchmaker comes back with an empty memory; only its hash is stored. A fingerprint of
-a key is public and proves nothing by itself. It replaces the token only for those who are away (a
-job whose host is gone, a volunteer without a socket), who could be announced afresh by anyone once
-they were forgotten; hosts check keys themselves before they let anyone work.
+Whoever comes here has proven a key (`doorkeeper`). A job belongs to the key that published it, a
+volunteer's record to the volunteer's own; nobody else can change either.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import hmac
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -21,14 +16,14 @@ from crowdgrad.domain.matching import (
     Code,
     JobListing,
     JobRecord,
-    Presence,
     VolunteerRecord,
-    Waiting,
+    Wants,
     as_code,
 )
 from crowdgrad.domain.work import VolunteerId
-from crowdgrad.matchmaker.refusal import already_here, nonsense, not_yours, too_many, unknown
+from crowdgrad.matchmaker.refusal import nonsense, not_yours, too_many, unknown
 from crowdgrad.net import rooms
+from crowdgrad.net.identity import id_of
 from crowdgrad.planner.matchmaking import Patience
 from crowdgrad.store.base import Store
 
@@ -38,18 +33,20 @@ class Rules:
     """How the house is run."""
 
     heartbeat_s: float = 4.0
-    """How often everyone says that they are still here."""
+    """How often everyone says that they are still here; less often where there are many."""
+    beats_per_s: float = 500.0
+    """How many heartbeats of waiting volunteers are heard at most."""
     patience: Patience = field(default_factory=Patience)
     forget_after_s: float = 3600.0
-    """Jobs that are over or whose host is gone, and absent volunteers, are kept this long."""
+    """Jobs that are over or whose host is gone are kept this long."""
+    absent_s: float = 600.0
+    """A volunteer that was lost keeps its place in the line this long."""
     max_jobs: int = 10_000
+    max_jobs_of_one: int = 100
+    """Of one host, with those that are over and not forgotten yet."""
     max_volunteers: int = 100_000
-    hello_within_s: float = 10.0
+    hello_within_s: float = 5.0
     """A socket that has not said who it is by then is closed."""
-
-
-def fingerprint(token: str) -> str:
-    return hashlib.sha256(token.encode()).hexdigest()
 
 
 class Desk:
@@ -66,7 +63,7 @@ class Desk:
         self._random_bytes = random_bytes
         self._rules = rules
         stamps = [r.listing.published_at for r in store.jobs()]
-        stamps += [r.waiting.since for r in store.volunteers()]
+        stamps += [r.since for r in store.volunteers()]
         self._last_stamp = max(stamps, default=0.0)
 
     def stamp(self) -> float:
@@ -74,17 +71,14 @@ class Desk:
         self._last_stamp = max(self._wall(), self._last_stamp + 1e-6)
         return self._last_stamp
 
-    def publish(self, body: rooms.Publish, host: Presence) -> tuple[JobRecord, str]:
-        """Remember a job, new or again (`host`: how present its host is). Raises Refusal."""
-        offer = body.offer.offer()
+    def publish(self, key: str, body: rooms.Publish) -> JobRecord:
+        """Remember a job, new or again, of the host with that public key. Raises Refusal."""
+        offer = replace(body.offer.offer(), key=fingerprint(key))
         known = self._store.job(offer.id)
-        if known is None and self._store.count_jobs() >= self._rules.max_jobs:
-            raise too_many("jobs", self._rules.max_jobs)
-        if known is not None:
-            heir = host == "gone" and offer.key != "" and offer.key == known.listing.offer.key
-            if not heir and not _fits(body.token, known.owner):
-                raise not_yours("job", offer.id)
-        token = body.token or self._random_bytes(24).hex()
+        if known is None:
+            self._check_room(key)
+        elif known.owner != key:
+            raise not_yours("job", offer.id)
         record = JobRecord(
             listing=JobListing(
                 offer=offer,
@@ -92,75 +86,66 @@ class Desk:
                 published_at=self.stamp() if known is None else known.listing.published_at,
                 code=self._code(body.code) if known is None else known.listing.code,
             ),
-            owner=fingerprint(token),
+            owner=key,
             first_free=max(body.next_position, 1 if known is None else known.first_free),
         )
         self._check_members(body)
         self._store.put_job(record)
-        self._seat(offer.id, body.members)
-        return record, token
+        # Of a job that is known, we know who had a place, and who wants to be forgotten.
+        self._seat(offer.id, body.members if known is None else body.members[:1])
+        return record
 
-    def register(self, body: rooms.Register, *, here: bool) -> tuple[VolunteerRecord, str]:
-        """Remember a volunteer, new or again (`here`: it has a socket). Raises Refusal.
-
-        Its place in the queue stays.
-        """
+    def register(self, key: str, body: rooms.Register) -> VolunteerRecord:
+        """Remember a volunteer, new or again; its place in the queue stays. Raises Refusal."""
         volunteer = body.volunteer.volunteer()
         known = self._store.volunteer(volunteer.id)
         if known is None and self._store.count_volunteers() >= self._rules.max_volunteers:
             raise too_many("volunteers", self._rules.max_volunteers)
-        if known is not None and here and not _fits(body.token, known.owner):
-            raise already_here(volunteer.id)
-        token = body.token or self._random_bytes(24).hex()
+        if known is not None and known.owner != key:
+            raise not_yours("volunteer", volunteer.id)
         record = VolunteerRecord(
             volunteer=volunteer,
-            owner=fingerprint(token),
-            waiting=Waiting(
-                volunteer=volunteer.id,
-                wants=body.wants,
-                avoid=frozenset(JobId(job) for job in body.avoid),
-                since=self.stamp() if known is None else known.waiting.since,
-            ),
+            owner=key,
+            since=self.stamp() if known is None else known.since,
+            machine=body.machine.machine(),
+            wants=body.wants.wants(),
+            avoid=frozenset(JobId(job) for job in body.avoid),
+            job=None if known is None else known.job,
         )
         self._store.put_volunteer(record)
-        return record, token
-
-    def wait_again(
-        self, volunteer: VolunteerId, wants: str | None, avoid: frozenset[JobId]
-    ) -> Waiting:
-        """Put a volunteer at the end of the queue."""
-        record = self._store.volunteer(volunteer)
-        assert record is not None, volunteer
-        waiting = Waiting(volunteer=volunteer, wants=wants, avoid=avoid, since=self.stamp())
-        self._store.put_volunteer(replace(record, waiting=waiting))
-        return waiting
-
-    def job_of(self, job: str, token: str) -> JobRecord:
-        """Raises Refusal."""
-        record = self._store.job(JobId(job))
-        if record is None:
-            raise unknown("job", job)
-        if not _fits(token, record.owner):
-            raise not_yours("job", job)
         return record
 
-    def volunteer_of(self, volunteer: str, token: str) -> VolunteerRecord:
-        """Raises Refusal."""
-        record = self._store.volunteer(VolunteerId(volunteer))
-        if record is None:
-            raise unknown("volunteer", volunteer)
-        if not _fits(token, record.owner):
-            raise not_yours("volunteer", volunteer)
+    def wait_again(
+        self, record: VolunteerRecord, wants: Wants, avoid: frozenset[JobId]
+    ) -> VolunteerRecord:
+        """Put a volunteer at the end of the queue."""
+        record = replace(record, wants=wants, avoid=avoid, since=self.stamp(), job=None)
+        self._store.put_volunteer(record)
         return record
 
     def find_job(self, job_or_code: str) -> JobRecord:
-        """Raises Refusal."""
+        """What anybody may see who knows its name. Raises Refusal."""
         record = self._store.job(JobId(job_or_code))
         if record is None and (code := as_code(job_or_code)) is not None:
             record = self._store.job_by_code(code)
-        if record is None:
+        if record is None or record.listing.offer.visibility == "group":
             raise unknown("job", job_or_code)
         return record
+
+    def owned(self, key: str, job: JobId) -> JobRecord:
+        """Raises Refusal where it is not known, or another key's."""
+        record = self._store.job(job)
+        if record is None:
+            raise unknown("job", job)
+        if record.owner != key:
+            raise not_yours("job", job)
+        return record
+
+    def _check_room(self, key: str) -> None:
+        if self._store.count_jobs() >= self._rules.max_jobs:
+            raise too_many("jobs", self._rules.max_jobs)
+        if len(self._store.jobs_of(key)) >= self._rules.max_jobs_of_one:
+            raise too_many("jobs of yours", self._rules.max_jobs_of_one)
 
     def _code(self, wished: str | None) -> Code:
         code = as_code(wished) if wished is not None else None
@@ -189,5 +174,6 @@ class Desk:
                 self._store.add_member(job, told.member())
 
 
-def _fits(token: str | None, owner: str) -> bool:
-    return token is not None and hmac.compare_digest(fingerprint(token), owner)
+def fingerprint(key: str) -> str:
+    """Of a public key in hexadecimal digits."""
+    return id_of(bytes.fromhex(key))

@@ -3,40 +3,188 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
+import logging
+import socket
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import urlsplit
 
+from crowdgrad.errors import SettingError
 from crowdgrad.matchmaker.app import create_app
 from crowdgrad.matchmaker.desk import Rules
+from crowdgrad.matchmaker.doorkeeper import MOST_ENTERING, RATES, Admission, Doorkeeper
+from crowdgrad.matchmaker.limits import Rates
+from crowdgrad.matchmaker.logs import log_event
+from crowdgrad.matchmaker.metrics import Metrics
 from crowdgrad.net import rooms
-from crowdgrad.net.http import HttpServer
-from crowdgrad.net.ports import bind
+from crowdgrad.net.addresses import is_loopback
+from crowdgrad.net.http import HttpLimits, HttpServer, Tls, take_descriptors
+from crowdgrad.net.ports import bind, reachable, spell
 from crowdgrad.process import stop_requests
 from crowdgrad.store.base import Store
 from crowdgrad.store.memory import MemoryStore
 
+EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104 (to recognise it)
+COLLECT_AFTER = (50_000, 50, 1_000)
+"""How many new objects, then how many looks, before Python looks at older ones."""
 FAREWELL_S = 0.2
 """What the sockets are given to say good-bye before the server stops."""
+LIMITS = HttpLimits()
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Door:
+    """How the service is reached, and by how many."""
+
+    host: str = "127.0.0.1"
+    port: int = 8700
+    public_url: str = ""
+    """What people are told; empty: the address we listen on."""
+    tls: Tls | None = None
+    plain_http: bool = False
+    """Whoever listens on the way may read along: only told explicitly, or on this machine."""
+    limits: HttpLimits = LIMITS
+    rates: Rates = RATES
+    most_entering: int = MOST_ENTERING
+
+    @property
+    def scheme(self) -> str:
+        return "http" if self.tls is None else "https"
+
+    def url(self, address: str) -> str:
+        """Where people find us. `address`: that of the socket, as written in URLs."""
+        if self.public_url:
+            return self.public_url.rstrip("/")
+        port = address.rpartition(":")[2]
+        host = reachable(self.host)
+        return f"{self.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+
+    def names(self) -> frozenset[str]:
+        """What callers may sign their requests for, besides what this machine calls itself: who
+        signs for another matchmaker must not be taken for one who signs for us."""
+        return frozenset({urlsplit(self.public_url).netloc or self.host})
+
+    def check(self) -> None:
+        """Raises SettingError."""
+        if self.public_url:
+            _check_url(self.public_url)
+        if self.tls is not None:
+            self.tls.context()
+        if self.limits.proxies and not self.public_url:
+            raise SettingError(
+                "Behind a proxy nobody knows under which address people come.",
+                advice="Say so with --public-url https://NAME.",
+            )
+        safe = self.tls is not None or self.plain_http or bool(self.limits.proxies)
+        if not safe and not is_loopback(self.host):
+            raise SettingError(
+                f"On {self.host} others could read and change what is said over plain HTTP.",
+                advice="Give a certificate (--tls-cert and --tls-key) or a proxy that has one "
+                "(--behind-proxy); in a network you trust, --plain-http.",
+            )
+        if self.host in EVERYWHERE and not self.public_url:
+            raise SettingError(
+                f"Listening on {self.host}, nobody knows under which address people come.",
+                advice="Say so with --public-url, e.g. http://192.0.2.7:8700.",
+            )
+
+
+def _check_url(url: str) -> None:
+    try:
+        found = urlsplit(url)
+        fine = found.scheme in ("http", "https") and bool(found.hostname) and found.port != 0
+        extra = found.username or found.query or found.fragment or found.path.strip("/")
+    except ValueError:
+        fine, extra = False, ""
+    if not fine or extra or not url.isprintable() or " " in url:
+        raise SettingError(
+            f"{url[:100]!r} is no address people could be told.",
+            advice="Give --public-url as https://NAME, without anything behind it.",
+        )
 
 
 async def serve(
+    door: Door | None = None,
     *,
-    host: str = "127.0.0.1",
-    port: int = 8700,
-    store: Store | None = None,
+    open_store: Callable[[], Store] = MemoryStore,
     rules: Rules | None = None,
-    started: Callable[[str], None] = lambda address: None,
+    started: Callable[[str, str], None] = lambda address, url: None,
 ) -> None:
     """Serve until SIGINT or SIGTERM. Port 0: any free one.
 
-    `started` is told the address once connections are accepted. Raises PortBusy or SettingError
-    when the address cannot be had.
+    `started` is told, once connections are accepted, the address and what people are told. Raises
+    PortBusy or SettingError when the address cannot be had, and what `open_store` raises.
     """
-    app = create_app(store or MemoryStore(), rules=rules)
-    server = HttpServer(app, bind(host, port), max_message_bytes=rooms.MAX_REQUEST_BYTES)
+    door = door or Door()
+    door.check()
+    take_descriptors()
+    with contextlib.closing(bind(door.host, door.port)) as listening:
+        store = open_store()
+        try:
+            await _serve(door, listening, store, rules, started)
+        finally:
+            store.close()
+    log_event(logger, "stopped")
+
+
+async def _serve(
+    door: Door,
+    listening: socket.socket,
+    store: Store,
+    rules: Rules | None,
+    started: Callable[[str, str], None],
+) -> None:
+    url, metrics = door.url(spell(listening)), Metrics()
+    admission = Admission(door.most_entering)
+    app = create_app(
+        store,
+        rules=rules,
+        doorkeeper=Doorkeeper(
+            wall=time.time,
+            clock=time.monotonic,
+            names=door.names(),
+            rates=door.rates,
+            proxies=door.limits.proxies,
+        ),
+        admission=admission,
+        metrics=metrics,
+        public_url=url,
+    )
+    server = HttpServer(
+        app,
+        listening,
+        max_message_bytes=rooms.MAX_REQUEST_BYTES,
+        limits=door.limits,
+        tls=door.tls,
+    )
+    gate = server.gate
+    assert gate is not None
+    gate.is_too_much = admission.is_too_much
+    metrics.also(gate.figures)
+    metrics.also(lambda: {"entering": admission.entering})
+    _spare_the_collector()
     with stop_requests() as stop:
         await server.start()
-        started(server.address)
+        started(server.address, url)
+        log_event(logger, "started", url=url, connections=gate.limits.connections,
+                  jobs=store.count_jobs(), volunteers=store.count_volunteers())  # fmt: skip
         await stop.wait()
         app.state.room.close()
         await asyncio.sleep(FAREWELL_S)
         await server.stop()
+
+
+def _spare_the_collector() -> None:
+    """Let Python look for objects to throw away less often, and not at what there is by now.
+
+    It looks whenever 700 are new, now and then at all of them: with ten thousand people waiting
+    that stops everything for a second.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*COLLECT_AFTER)

@@ -1,33 +1,135 @@
-"""An HTTP server inside our own event loop: takes a port, handles no signals, stops when told."""
+"""An HTTP server inside our own event loop: takes a port, handles no signals, stops when told.
+
+With `limits` it is made for strangers (`net.guarded`), with `tls` it speaks HTTPS.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
+import logging
+import os
+import random
 import socket
-from collections.abc import Generator
+import ssl
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.config import LOGGING_CONFIG
 
 from crowdgrad.errors import SettingError
+from crowdgrad.net.guarded import Gate, GuardedHttp, HttpLimits, TlsDoor, unheard
 from crowdgrad.net.ports import spell
 
+ACCEPTS = 32
+"""Connections of strangers accepted in one turn of the loop."""
 PATIENCE_S = 0.5
 """How long a stopping server waits for connections to close."""
+SPARE_DESCRIPTORS = 256
+"""Kept back from connections: for the database, for files, and to turn people away politely."""
+TICKS_A_MINUTE = 600
+"""uvicorn looks around ten times a second."""
+
+_log = logging.getLogger(__name__)
+
+__all__ = ["HttpLimits", "HttpServer", "Tls", "take_descriptors"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tls:
+    """Whom we are, in two PEM files; whoever renews them just replaces them."""
+
+    certificate: Path
+    """With those it was signed by, as far as clients do not know them."""
+    key: Path
+
+    def context(self) -> ssl.SSLContext:
+        """Raises SettingError."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.set_alpn_protocols(["http/1.1"])
+        self.load(context)
+        return context
+
+    def load(self, context: ssl.SSLContext) -> None:
+        """What is in the files now, for connections from now on. Raises SettingError."""
+        for file in (self.certificate, self.key):
+            try:
+                file.open("rb").close()
+            except OSError as error:
+                raise SettingError(
+                    f"{file} cannot be read: {os.strerror(error.errno or 0)}.",
+                    advice="Give the PEM files with --tls-cert and --tls-key, readable by us.",
+                ) from None
+        try:
+            # First a rehearsal: where it fails, the context has lost what it had before.
+            for each in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), context):
+                # Without a password OpenSSL would ask for one at the terminal.
+                each.load_cert_chain(self.certificate, self.key, password="")
+        except ssl.SSLError as error:
+            raise SettingError(
+                f"{self.certificate} and {self.key} cannot be used: {error.reason or error}.",
+                advice="They must be a certificate and its own key, without a password, in PEM.",
+            ) from None
+
+    def written(self) -> tuple[int, ...]:
+        """Changes when the files do."""
+        try:
+            return tuple(file.stat().st_mtime_ns for file in (self.certificate, self.key))
+        except OSError:
+            return ()
+
+
+def take_descriptors() -> int:
+    """As many files and sockets as this process may ask for; how many that are."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            soft = hard
+    return soft if soft != resource.RLIM_INFINITY else 1 << 20
 
 
 class HttpServer(uvicorn.Server):
     """uvicorn without its signal handlers: whoever runs it decides when it stops."""
 
-    def __init__(self, app: FastAPI, listening: socket.socket, *, max_message_bytes: int) -> None:
+    def __init__(
+        self,
+        app: FastAPI,
+        listening: socket.socket,
+        *,
+        max_message_bytes: int,
+        limits: HttpLimits | None = None,
+        tls: Tls | None = None,
+        random01: Callable[[], float] = random.random,
+    ) -> None:
+        """`tls` needs `limits`. Raises SettingError."""
+        assert limits is not None or tls is None
+        self._tls = tls
+        self._context = tls.context() if tls is not None else None
+        self._written = tls.written() if tls is not None else ()
+        self.gate = Gate(_within_descriptors(limits), random01) if limits is not None else None
+        protocol: Any = "h11"
+        if self.gate is not None and self._context is not None:
+            protocol = functools.partial(TlsDoor, gate=self.gate, context=self._context)
+        elif self.gate is not None:
+            protocol = functools.partial(GuardedHttp, gate=self.gate)
         super().__init__(
             uvicorn.Config(
-                app,
+                app if limits is None else unheard(app),
+                log_config=LOGGING_CONFIG if limits is None else None,
                 log_level="warning",
                 access_log=False,
                 lifespan="on",
-                http="h11",
+                http=protocol,
+                h11_max_incomplete_event_size=None if limits is None else limits.header_bytes,
                 ws="websockets-sansio",
                 ws_max_size=max_message_bytes,
                 ws_per_message_deflate=False,
@@ -61,12 +163,45 @@ class HttpServer(uvicorn.Server):
         asyncio.get_running_loop().call_later(PATIENCE_S, self._hurry)
         if self._task is not None:
             await self._task
+            if self.force_exit and self.started:  # in a hurry uvicorn forgets to tell the app
+                await self.lifespan.shutdown()
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % TICKS_A_MINUTE == TICKS_A_MINUTE - 1:
+            self._renew()
+        return await super().on_tick(counter)
+
+    def _renew(self) -> None:
+        """Take a certificate that has been replaced; until it fits, the old one serves on."""
+        if self._tls is None or self._context is None:
+            return
+        written = self._tls.written()
+        if not written or written == self._written:
+            return
+        self._written = written
+        try:
+            self._tls.load(self._context)
+        except SettingError as error:
+            _log.warning("the new certificate is not taken: %s", error.message)
 
     async def _run(self) -> None:
+        # uvloop accepts one connection of each socket in a turn of the loop. Where turns are long
+        # the kernel's queue would overflow, and nobody would hear that there is too much to do.
+        again = [self._listening.dup() for _ in range(ACCEPTS - 1)] if self.gate is not None else []
         try:
-            await self.serve(sockets=[self._listening])
+            await self.serve(sockets=[self._listening, *again])
         except SystemExit:
             return  # uvicorn's word for an application that did not start; `start` has a better one
 
     def _hurry(self) -> None:
         self.force_exit = True
+
+
+def _within_descriptors(limits: HttpLimits) -> HttpLimits:
+    import resource
+
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return limits
+    most = max(soft - SPARE_DESCRIPTORS, soft // 2)
+    return replace(limits, connections=min(limits.connections, most))

@@ -1,11 +1,14 @@
 """Who somebody is: an Ed25519 key. The id is the beginning of the public key's sha256.
 
-What is signed begins with what it is signed for, so that no signature serves for anything else.
+A key is made at the first start and kept in the home folder; with its words (`net.phrase`) it can
+be brought back on any machine. What is signed begins with what it is signed for, so that no
+signature serves for anything else.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import tempfile
 from dataclasses import dataclass
@@ -16,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from crowdgrad.domain.work import VolunteerId
 from crowdgrad.errors import SettingError, TurnedAway
+from crowdgrad.net import phrase
 
 _CONTEXT = b"crowdgrad join 1\0"
 _HOST_CONTEXT = b"crowdgrad host 1\0"
@@ -34,9 +38,18 @@ class Identity:
     def id(self) -> VolunteerId:
         return id_of(self.public)
 
+    @property
+    def phrase(self) -> tuple[str, ...]:
+        """The whole key as 24 words: whoever has them is us."""
+        return phrase.of_key(self._key.private_bytes_raw())
+
     def sign(self, challenge: bytes) -> bytes:
         """As a volunteer that joins."""
         return self._key.sign(_CONTEXT + challenge)
+
+    def sign_text(self, text: bytes) -> bytes:
+        """`text` begins with what it is signed for."""
+        return self._key.sign(text)
 
     def derive(self, purpose: str) -> bytes:
         """A secret that only we can make, the same each time."""
@@ -45,6 +58,15 @@ class Identity:
     def sign_as_host(self, theirs: bytes, ours: bytes) -> bytes:
         """Over the dialler's challenge and our own: fresh for both, and of this handshake only."""
         return self._key.sign(_HOST_CONTEXT + theirs + ours)
+
+
+def new_seed() -> bytes:
+    """What a new key is made of: its 32 secret bytes."""
+    return Ed25519PrivateKey.generate().private_bytes_raw()
+
+
+def from_seed(seed: bytes) -> Identity:
+    return Identity(Ed25519PrivateKey.from_private_bytes(seed))
 
 
 def guest(seed: str = "") -> Identity:
@@ -58,39 +80,85 @@ def _digest(*parts: bytes) -> bytes:
     return hashlib.sha256(b"\0".join((_SEED_CONTEXT, *parts))).digest()
 
 
+def file_of(home: Path) -> Path:
+    """Where the key is kept."""
+    return home / "key"
+
+
 def load_or_make(home: Path) -> Identity:
     """The key kept in the home folder, made at the first start, readable by its owner only."""
-    file = home / "key"
+    raw = _read(file_of(home))
+    if raw is None:
+        try:
+            return _place(home, Ed25519PrivateKey.generate())
+        except FileExistsError:
+            return load_or_make(home)
+    if len(raw) != 32:
+        raise SettingError(
+            f"The key {file_of(home)} has {len(raw)} bytes instead of 32.",
+            advice="Move it away and a new one is made; or `crowdgrad key recover --replace`.",
+        )
+    return Identity(Ed25519PrivateKey.from_private_bytes(raw))
+
+
+def recover(home: Path, words: str, *, replace: bool = False) -> Identity:
+    """Keep the key that the words stand for. `replace`: another one is kept beside, as `key.old`.
+
+    Raises TargetError for words that are no key; SettingError where another key is in the way.
+    """
+    raw = phrase.to_key(words)
+    key = Ed25519PrivateKey.from_private_bytes(raw)
+    there = _read(file_of(home))
+    if there == raw:
+        return Identity(key)
     try:
-        raw = file.read_bytes()
+        if there is not None and not replace:
+            raise FileExistsError
+        return _place(home, key, instead=there is not None)
+    except FileExistsError:
+        raise SettingError(
+            f"Another key is kept in {file_of(home)} already.",
+            advice="With --replace it is put beside, as key.old.",
+        ) from None
+
+
+def _read(file: Path) -> bytes | None:
+    """None: there is none yet. Raises SettingError."""
+    try:
+        with file.open("rb") as opened:
+            return opened.read(4096)
     except FileNotFoundError:
-        return _make(home, file)
+        return None
     except OSError as error:
         raise SettingError(
             f"The key {file} cannot be read: {error.strerror}.",
             advice="Mend it, or choose another folder with CROWDGRAD_HOME.",
         ) from None
-    if len(raw) != 32:
-        raise SettingError(
-            f"The key {file} has {len(raw)} bytes instead of 32.",
-            advice="Move it away and a new one is made.",
-        )
-    return Identity(Ed25519PrivateKey.from_private_bytes(raw))
 
 
-def _make(home: Path, file: Path) -> Identity:
-    key = Ed25519PrivateKey.generate()
+def _place(home: Path, key: Ed25519PrivateKey, *, instead: bool = False) -> Identity:
+    """Write a key, all of it or nothing. `instead`: of the one that is there.
+
+    Raises FileExistsError where somebody else was quicker; SettingError.
+    """
+    file = file_of(home)
     try:
         home.mkdir(parents=True, exist_ok=True)
         handle, draft = tempfile.mkstemp(prefix="key.", dir=home)  # for its owner only
         try:
             with open(handle, "wb") as opened:
                 opened.write(key.private_bytes_raw())
-            os.link(draft, file)  # not replace: of two first starts at once, one key must win
+                opened.flush()
+                os.fsync(opened.fileno())
+            if instead:
+                _keep_old(file)
+                os.replace(draft, file)
+            else:
+                os.link(draft, file)  # not replace: of two first starts at once, one key must win
         finally:
-            os.unlink(draft)
+            Path(draft).unlink(missing_ok=True)
     except FileExistsError:
-        return load_or_make(home)
+        raise
     except OSError as error:
         raise SettingError(
             f"No key can be made in {home}: {error.strerror}.",
@@ -99,20 +167,30 @@ def _make(home: Path, file: Path) -> Identity:
     return Identity(key)
 
 
+def _keep_old(file: Path) -> None:
+    """Under a name of its own: what was kept before stays too."""
+    for number in itertools.count(1):
+        try:
+            os.link(file, file.with_name("key.old" if number == 1 else f"key.old-{number}"))
+        except FileExistsError:
+            continue
+        return
+
+
 def id_of(public: bytes) -> VolunteerId:
     return VolunteerId(hashlib.sha256(public).hexdigest()[:16])
 
 
 def verify(public: bytes, challenge: bytes, signature: bytes) -> VolunteerId:
     """The id of whoever signed the challenge. Raises TurnedAway."""
-    if not _signed(public, _CONTEXT + challenge, signature):
+    if not signed_by(public, _CONTEXT + challenge, signature):
         raise TurnedAway("The challenge was not signed with that key.")
     return id_of(public)
 
 
 def verify_host(public: bytes, ours: bytes, theirs: bytes, signature: bytes) -> str:
     """The fingerprint of the host that signed both challenges. Raises TurnedAway."""
-    if not _signed(public, _HOST_CONTEXT + ours + theirs, signature):
+    if not signed_by(public, _HOST_CONTEXT + ours + theirs, signature):
         raise TurnedAway(
             "The host names a key that it does not have.",
             advice="Somebody may stand between you and the host: ask whoever gave you the address.",
@@ -120,7 +198,8 @@ def verify_host(public: bytes, ours: bytes, theirs: bytes, signature: bytes) -> 
     return id_of(public)
 
 
-def _signed(public: bytes, text: bytes, signature: bytes) -> bool:
+def signed_by(public: bytes, text: bytes, signature: bytes) -> bool:
+    """Whether that key has signed exactly this."""
     try:
         Ed25519PublicKey.from_public_bytes(public).verify(signature, text)
     except (InvalidSignature, ValueError):

@@ -26,8 +26,9 @@ from crowdgrad.domain.work import (
     VolunteerId,
 )
 from crowdgrad.errors import CrowdgradError, MessageError, PeerError, one_line, tree
+from crowdgrad.net import introduction as introductions
 
-PROTOCOL = (2, 2)
+PROTOCOL = (2, 3)
 """Major and minor. Peers one minor apart work together; majors must agree."""
 MAX_BODY_BYTES = 1 << 20
 MAX_WORDS = 500
@@ -124,6 +125,14 @@ class Join(Message, frozen=True):
     signature: bytes
     token: str = ""
     """The host's own worker proves itself with the token it was started with."""
+    introduction: str = ""
+    """The matchmaker's word that it sent us here; empty where nobody did."""
+
+    def __post_init__(self) -> None:
+        if len(self.introduction) > introductions.MAX_CHARACTERS:
+            raise ValueError(
+                f"an introduction has at most {introductions.MAX_CHARACTERS} characters"
+            )
 
 
 class Admit(Message, frozen=True):

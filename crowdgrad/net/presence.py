@@ -1,26 +1,25 @@
-"""A link that keeps itself alive: announce by HTTP, stay by WebSocket, come back when lost.
+"""A link that keeps itself alive: come by WebSocket, say who we are, come back when lost.
 
-Each (re)connection says everything again: the announcement is made afresh from the caller's state,
-so nothing has to be replayed and a server that forgot us learns us anew. Only the first connection
-raises; later losses are retried with jittered back-off until the server turns us away for good.
+Each (re)connection says everything again: the announcement is made afresh from the caller's state
+and signed, so nothing has to be replayed and a server that forgot us learns us anew. Only the first
+connection raises; later losses are retried with jittered back-off, and never before the server
+wants to see us again, until it turns us away for good.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import http.client
-import threading
-import urllib.error
-import urllib.request
+import itertools
+import secrets
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
-from urllib.parse import urlsplit
 
 import msgspec
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import WebSocketException
 
 from crowdgrad.errors import (
@@ -28,22 +27,22 @@ from crowdgrad.errors import (
     CrowdgradError,
     MessageError,
     Replaced,
-    TargetError,
     TurnedAway,
     Unreachable,
 )
-from crowdgrad.net import rooms
+from crowdgrad.net import rooms, signing, web
+from crowdgrad.net.identity import Identity
 from crowdgrad.net.retry import delay_s
 
-REQUEST_S = 5.0
 MAX_REPLACED, REPLACED_S = 3, 60.0
 """How often within a minute somebody may take our place before we leave it to them. Once may be
 ourselves: an earlier try of ours that was long on its way."""
-ADVICE = "Is the matchmaker running? Start one with `crowdgrad matchmaker`."
+POLITE_TRIES, POLITE_S = 3, 30.0
+"""How often, and how long, a first connection waits for a busy matchmaker."""
+HELLO_BYTES = 512
+"""More than a Hello takes besides what it announces."""
 
 T = TypeVar("T")
-
-_problem = msgspec.json.Decoder(rooms.Problem)
 
 
 class Socket(Protocol):
@@ -58,14 +57,22 @@ class Socket(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wire:
-    """How a matchmaker is reached: the web, or a simulated one."""
+    """How a matchmaker is reached, and by which clock: the web, or a simulated one."""
 
-    post: Callable[[str, bytes], Awaitable[bytes]]
-    """Of a URL and a body: the answer's body. Raises Unreachable, TurnedAway."""
     connect: Callable[[str], Awaitable[Socket]]
     """Raises OSError or WebSocketException."""
     abort: Callable[[Socket], None]
     """End a socket without a word."""
+    wall: Callable[[], float] = time.time
+    random_bytes: Callable[[int], bytes] = secrets.token_bytes
+
+
+def _abort(socket: Socket) -> None:
+    assert isinstance(socket, ClientConnection)
+    socket.transport.abort()
+
+
+WEB = Wire(connect=web.open_socket, abort=_abort)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,11 +81,13 @@ class Calls(Generic[T]):
 
     announcement: Callable[[], rooms.Body]
     """Everything the server has to know, as of now."""
-    accepted: Callable[[bytes], None]
-    """The server's answer to it."""
+    accepted: Callable[[rooms.Welcome], None]
+    """The server's answer to it. Raises MessageError."""
     receive: Callable[[T], None]
     lost: Callable[[str], None]
     """The server does not answer; we shall try again."""
+    busy: Callable[[str, float], None]
+    """It does not want us yet, for this reason; we shall try again in so many seconds."""
     turned_away: Callable[[CrowdgradError], None]
     """… and never will: the link has ended."""
 
@@ -88,23 +97,22 @@ class Link(Generic[T]):
         self,
         url: str,
         *,
-        announce_at: str,
-        stay_at: str,
-        token: str,
+        path: str,
+        key: Identity,
         decoder: msgspec.json.Decoder[T],
         calls: Calls[T],
         random01: Callable[[], float],
         wire: Wire | None = None,
     ) -> None:
-        """`wire`: by default the web."""
-        self.url = normalise(url)
+        """`wire`: by default the web. Raises TargetError."""
+        self.url = web.normalise(url)
+        self._where = "ws" + self.url.removeprefix("http") + path
         self._wire = wire or WEB
-        self._announce_at = announce_at
-        self._stay_at = stay_at
-        self._token = token
+        self._key = key
         self._decoder = decoder
         self._calls = calls
         self._random01 = random01
+        self._clock = web.TheirClock(self._wire.wall)
         self._outbox: deque[rooms.Said] = deque()
         self._wake = asyncio.Event()
         self._socket: Socket | None = None
@@ -116,8 +124,8 @@ class Link(Generic[T]):
         return self._socket is not None
 
     async def open(self) -> None:
-        """Raises Unreachable, TurnedAway or MessageError."""
-        welcome = await self._connect()
+        """Raises Unreachable, ConnectionLost, TurnedAway, Replaced or MessageError."""
+        welcome = await self._first()
         self._task = asyncio.create_task(self._stay(welcome))
 
     def say(self, message: rooms.Said) -> None:
@@ -141,21 +149,26 @@ class Link(Generic[T]):
     async def _stay(self, welcome: rooms.Welcome) -> None:
         try:
             while True:
-                why = "the connection was lost"
+                why, after_s = "the connection was lost", 0.0
                 try:
                     await self._talk(welcome)
                 except Replaced as error:
                     self._bear(error, asyncio.get_running_loop().time())
                     why = error.message
+                except web.Again as again:
+                    why, after_s = again.error.message, again.after_s
                 except (OSError, WebSocketException, ConnectionLost):
                     pass
-                self._socket = None
-                welcome = await self._return(why)
+                self._drop()
+                welcome = await self._return(why, after_s)
         except (TurnedAway, Replaced, MessageError) as error:
-            socket, self._socket = self._socket, None
-            if socket is not None:
-                await socket.close()
+            self._drop()
             self._calls.turned_away(error)
+
+    def _drop(self) -> None:
+        socket, self._socket = self._socket, None
+        if socket is not None:
+            self._wire.abort(socket)
 
     def _bear(self, replaced: Replaced, now: float) -> None:
         """Raises it where that happens too often."""
@@ -179,7 +192,7 @@ class Link(Generic[T]):
     def _hear(self, raw: bytes | str) -> None:
         message = rooms.decode(self._decoder, raw)
         if isinstance(message, rooms.Refused):
-            raise _turned_away(message)
+            raise web.refused(message)
         if not isinstance(message, rooms.StillHere):
             self._calls.receive(message)
 
@@ -195,26 +208,64 @@ class Link(Generic[T]):
             except TimeoutError:
                 self._outbox.append(rooms.StillHere())
 
-    async def _return(self, why: str) -> rooms.Welcome:
-        attempt = 0
-        while True:
-            self._calls.lost(why)
-            await asyncio.sleep(delay_s(attempt, self._random01()))
-            attempt += 1
+    # -- coming, and coming back --------------------------------------------------------------
+
+    async def _first(self) -> rooms.Welcome:
+        waited_s = 0.0
+        for attempt in itertools.count():
             try:
                 return await self._connect()
+            except web.Again as again:
+                wait_s = self._wait_s(attempt, again.after_s)
+                waited_s += wait_s
+                if attempt == POLITE_TRIES or waited_s > POLITE_S:
+                    raise again.error from None
+                self._calls.busy(again.error.message, wait_s)
+                await asyncio.sleep(wait_s)
+        raise AssertionError("numbers do not end")
+
+    async def _return(self, why: str, after_s: float) -> rooms.Welcome:
+        for attempt in itertools.count():
+            wait_s = self._wait_s(attempt, after_s)
+            if after_s:
+                self._calls.busy(why, wait_s)
+            else:
+                self._calls.lost(why)
+            await asyncio.sleep(wait_s)
+            try:
+                return await self._connect()
+            except web.Again as again:
+                why, after_s = again.error.message, again.after_s
             except (Unreachable, ConnectionLost) as error:
-                why = error.message
+                why, after_s = error.message, 0.0
+        raise AssertionError("numbers do not end")
+
+    def _wait_s(self, attempt: int, after_s: float) -> float:
+        """Those whom a busy server sends away at once must not come again at once."""
+        if not after_s:
+            return delay_s(attempt, self._random01())
+        return after_s + delay_s(attempt, self._random01(), base_s=after_s)
 
     async def _connect(self) -> rooms.Welcome:
-        self._outbox.clear()
-        body = rooms.encode(self._calls.announcement())
-        self._calls.accepted(await self._wire.post(self.url + self._announce_at, body))
-        where = "ws" + self.url.removeprefix("http") + self._stay_at
+        """Raises Again where we are to come later; else as `open`."""
         try:
-            socket = await self._wire.connect(where)
+            return await self._attempt()
+        except web.Again as again:
+            if not again.now_ms:
+                raise
+            self._clock.set(again.now_ms)
+        try:
+            return await self._attempt()
+        except web.Again as again:
+            if not again.now_ms:
+                raise
+            raise Unreachable(again.error.message, advice=again.error.advice) from None
+
+    async def _attempt(self) -> rooms.Welcome:
+        try:
+            socket = await self._wire.connect(self._where)
         except (OSError, WebSocketException) as error:
-            raise Unreachable(f"No WebSocket at {where}: {error}.", advice=ADVICE) from None
+            raise web.failure(self.url, error) from None
         try:
             return await self._greet(socket)
         except BaseException:
@@ -223,22 +274,39 @@ class Link(Generic[T]):
 
     async def _greet(self, socket: Socket) -> rooms.Welcome:
         try:
-            await socket.send(rooms.encode(rooms.Hello(token=self._token)).decode())
-            raw = await _receive(socket, REQUEST_S)
+            await socket.send(self._hello())
+            raw = await _receive(socket, web.REQUEST_S)
         except (OSError, WebSocketException) as error:
-            raise ConnectionLost(f"{self.url} hung up: {error}.", advice=ADVICE) from None
+            raise ConnectionLost(f"{self.url} hung up: {error}.", advice=web.ADVICE) from None
         welcome = rooms.decode(self._decoder, raw)
         if isinstance(welcome, rooms.Refused):
-            raise _turned_away(welcome)
+            raise web.refused(welcome)
         if not isinstance(welcome, rooms.Welcome):
             raise MessageError(f"{self.url} did not begin with a welcome.")
+        self._calls.accepted(welcome)
         self._socket = socket
         return welcome
 
-
-def _turned_away(refused: rooms.Refused) -> TurnedAway | Replaced:
-    kind = Replaced if refused.code == Replaced.code else TurnedAway
-    return kind(refused.message, advice=refused.advice)
+    def _hello(self) -> str:
+        self._outbox.clear()
+        body = rooms.encode(self._calls.announcement())
+        proof = signing.sign(
+            self._key,
+            method=signing.SOCKET,
+            authority=web.authority(self._where),
+            path=web.path_of(self._where),
+            body=body,
+            time_ms=self._clock.now_ms(),
+            random_bytes=self._wire.random_bytes,
+        )
+        hello = rooms.encode(rooms.Hello(**msgspec.structs.asdict(proof), body=body.decode()))
+        if len(hello) > rooms.MAX_REQUEST_BYTES:
+            raise MessageError(
+                f"What we have to say takes {len(hello)} bytes; a matchmaker reads at most "
+                f"{rooms.MAX_REQUEST_BYTES}.",
+                advice="Shorten the job's description and its hyperparameters.",
+            )
+        return hello.decode()
 
 
 async def _receive(socket: Socket, within_s: float) -> bytes | str:
@@ -247,101 +315,3 @@ async def _receive(socket: Socket, within_s: float) -> bytes | str:
             return await socket.recv()
     except TimeoutError:
         raise ConnectionLost(f"The matchmaker was silent for {within_s:.0f} s.") from None
-
-
-async def _web_socket(where: str) -> ClientConnection:
-    return await connect(
-        where,
-        proxy=None if is_loopback(where) else True,
-        open_timeout=REQUEST_S,
-        close_timeout=1.0,
-        ping_interval=None,  # our own heartbeats notice a dead link on both sides
-        max_size=rooms.MAX_REPLY_BYTES,
-        compression=None,
-    )
-
-
-def _abort(socket: Socket) -> None:
-    assert isinstance(socket, ClientConnection)
-    socket.transport.abort()
-
-
-def normalise(url: str) -> str:
-    """`http://host:port`, however it was typed. Raises TargetError."""
-    full = url if "://" in url else f"http://{url}"
-    try:
-        parts = urlsplit(full)
-        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        valid = False
-    if not valid:
-        raise TargetError(
-            f"{url[:100]!r} is not the address of a matchmaker.",
-            advice="It looks like http://127.0.0.1:8700.",
-        )
-    return full.rstrip("/")
-
-
-def is_loopback(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    return host in ("localhost", "::1") or host.startswith("127.")
-
-
-async def post(url: str, body: bytes, *, within_s: float = REQUEST_S) -> bytes:
-    """The answer's body. Raises Unreachable, TurnedAway.
-
-    The request runs on a daemon thread, not on the loop's own pool: a program that ends meanwhile
-    must not wait for an address that does not answer.
-    """
-    loop = asyncio.get_running_loop()
-    answer: asyncio.Future[bytes] = loop.create_future()
-
-    def settle(result: bytes | CrowdgradError) -> None:
-        if answer.done():
-            return
-        if isinstance(result, bytes):
-            answer.set_result(result)
-        else:
-            answer.set_exception(result)
-
-    def work() -> None:
-        try:
-            result: bytes | CrowdgradError = _post(url, body, within_s)
-        except CrowdgradError as error:
-            result = error
-        with contextlib.suppress(RuntimeError):  # the loop ended before the answer came
-            loop.call_soon_threadsafe(settle, result)
-
-    threading.Thread(target=work, name="matchmaker request", daemon=True).start()
-    return await answer
-
-
-def _post(url: str, body: bytes, within_s: float) -> bytes:
-    proxies = [urllib.request.ProxyHandler({})] if is_loopback(url) else []
-    opener = urllib.request.build_opener(*proxies)
-    request = urllib.request.Request(  # noqa: S310 (normalise lets only http and https through)
-        url, data=body, headers={"Content-Type": "application/json"}, method="POST"
-    )
-    try:
-        with opener.open(request, timeout=within_s) as response:
-            answer: bytes = response.read(rooms.MAX_REPLY_BYTES)
-            return answer
-    except urllib.error.HTTPError as error:
-        with error:
-            raise _refusal(url, error.code, error.read(rooms.MAX_REQUEST_BYTES)) from None
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        why = getattr(error, "reason", None) or error
-        raise Unreachable(f"Nobody answers at {url}: {why}.", advice=ADVICE) from None
-
-
-def _refusal(url: str, status: int, raw: bytes) -> CrowdgradError:
-    try:
-        problem = rooms.decode(_problem, raw)
-    except MessageError:
-        return Unreachable(f"{url} answers with {status}: no matchmaker is there.", advice=ADVICE)
-    if status == 429 or status >= 500:
-        return Unreachable(problem.message, advice=problem.advice)
-    return TurnedAway(problem.message, advice=problem.advice)
-
-
-WEB = Wire(post=post, connect=_web_socket, abort=_abort)

@@ -1,8 +1,10 @@
 """Everything hosts and volunteers say to the matchmaker and hear from it, in order.
 
 Each WebSocket message is one sentence, a JSON object whose `type` names it; beside them stand the
-bodies of the HTTP requests. All lengths are bounded and unknown fields refused, so a decoded value
-only has to be checked for what it means, which the domain types do.
+bodies of the HTTP answers. Everybody comes over a WebSocket and says first who they are, what they
+announce (`Publish`, `Register`) and, with a signature, that it is them (`net.signing`). All lengths
+are bounded and unknown fields refused, so a decoded value only has to be checked for what it means,
+which the domain types do.
 """
 
 from __future__ import annotations
@@ -14,7 +16,19 @@ import msgspec
 from msgspec import Meta, Struct
 
 from crowdgrad.domain.job import JobId, JobState, Member, Roster, Value, Volunteer
-from crowdgrad.domain.matching import Code, JobListing, Offer, Presence
+from crowdgrad.domain.matching import (
+    Code,
+    Gift,
+    Hours,
+    JobListing,
+    Kind,
+    Machine,
+    Offer,
+    Presence,
+    Requirements,
+    Visibility,
+    Wants,
+)
 from crowdgrad.domain.work import VolunteerId
 from crowdgrad.errors import MessageError
 
@@ -26,10 +40,17 @@ MAX_REPLY_BYTES = 1 << 20
 T = TypeVar("T")
 
 Id = Annotated[str, Meta(min_length=1, max_length=64)]
-Token = Annotated[str, Meta(min_length=16, max_length=128)]
+PublicKey = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+Signature = Annotated[str, Meta(pattern="^[0-9a-f]{128}$")]
+Nonce = Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
+Milliseconds = Annotated[int, Meta(ge=0, le=1 << 53)]
+"""Since 1970."""
+Count = Annotated[int, Meta(ge=0, le=(1 << 53))]
+Amount = Annotated[float, Meta(ge=0, lt=1e12)]
 Position = Annotated[int, Meta(ge=0, le=1 << 31)]
 Text = Annotated[str, Meta(max_length=1000)]
 Avoid = Annotated[tuple[Id, ...], Meta(max_length=16)]
+Cause = Annotated[str, Meta(min_length=1, max_length=120)]
 
 
 class Body(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -55,7 +76,36 @@ class MemberBody(Body, frozen=True):
         return cls(position=member.position, id=member.id, name=member.name)
 
     def member(self) -> Member:
-        return Member(position=self.position, id=VolunteerId(self.id), name=self.name)
+        """Raises MessageError."""
+        return sensible(
+            lambda: Member(position=self.position, id=VolunteerId(self.id), name=self.name)
+        )
+
+
+class RequirementsBody(Body, frozen=True):
+    """What a job needs of every volunteer."""
+
+    cores: Annotated[int, Meta(ge=1, le=1 << 16)] = 1
+    memory_mb: Count = 0
+    gpu: bool = False
+    gpu_memory_mb: Count = 0
+    gflops: Amount = 0.0
+    download_mbps: Amount = 0.0
+    data_mb: Count = 0
+    engines: Annotated[tuple[Id, ...], Meta(max_length=8)] = ()
+    kinds: Annotated[tuple[Kind, ...], Meta(max_length=2)] = ()
+
+    @classmethod
+    def of(cls, needs: Requirements) -> RequirementsBody:
+        fields = {name: getattr(needs, name) for name in cls.__struct_fields__}
+        engines, kinds = tuple(sorted(needs.engines)), tuple(sorted(needs.kinds))
+        return cls(**{**fields, "engines": engines, "kinds": kinds})
+
+    def requirements(self) -> Requirements:
+        """Raises MessageError."""
+        fields = msgspec.structs.asdict(self)
+        engines, kinds = frozenset(self.engines), frozenset(self.kinds)
+        return sensible(lambda: Requirements(**{**fields, "engines": engines, "kinds": kinds}))
 
 
 class OfferBody(Body, frozen=True):
@@ -69,15 +119,28 @@ class OfferBody(Body, frozen=True):
     minimum: Annotated[int, Meta(ge=0, le=1000)] = 0
     maximum: Annotated[int, Meta(ge=1, le=1000)] = 1000
     hyperparameters: Annotated[dict[Id, Value], Meta(max_length=64)] = {}
+    description: Annotated[str, Meta(max_length=2000)] = ""
+    contact: Annotated[str, Meta(max_length=120)] = ""
+    requirements: RequirementsBody = RequirementsBody()
+    visibility: Visibility = "public"
+    invited: Annotated[tuple[Id, ...], Meta(max_length=256)] = ()
+    """Ids of the volunteers that may help, where only a group may; told to nobody."""
 
     @classmethod
-    def of(cls, offer: Offer) -> OfferBody:
-        return cls(**{name: getattr(offer, name) for name in cls.__struct_fields__})
+    def of(cls, offer: Offer, *, private: bool = True) -> OfferBody:
+        """`private`: with what concerns the host alone."""
+        fields = {name: getattr(offer, name) for name in cls.__struct_fields__}
+        fields["requirements"] = RequirementsBody.of(offer.requirements)
+        fields["invited"] = tuple(sorted(offer.invited)) if private else ()
+        return cls(**fields)
 
     def offer(self) -> Offer:
         """Raises MessageError when the values make no sense together."""
-        fields = msgspec.structs.asdict(self)
-        return sensible(lambda: Offer(**{**fields, "id": JobId(self.id)}))
+        fields = {name: getattr(self, name) for name in self.__struct_fields__}
+        fields["id"] = JobId(self.id)
+        fields["requirements"] = self.requirements.requirements()
+        fields["invited"] = frozenset(VolunteerId(who) for who in self.invited)
+        return sensible(lambda: Offer(**fields))
 
 
 class VolunteerBody(Body, frozen=True):
@@ -100,6 +163,81 @@ class VolunteerBody(Body, frozen=True):
         return sensible(lambda: Volunteer(**{**fields, "id": VolunteerId(self.id)}))
 
 
+class HoursBody(Body, frozen=True):
+    """Minutes of the day, UTC."""
+
+    start: Annotated[int, Meta(ge=0, lt=1440)]
+    end: Annotated[int, Meta(ge=0, lt=1440)]
+
+
+class MachineBody(Body, frozen=True):
+    """What a volunteer offers, besides cores, memory and engine."""
+
+    kind: Kind = "native"
+    gpu: Annotated[str, Meta(max_length=64)] = ""
+    gpu_memory_mb: Count = 0
+    gflops: Amount = 0.0
+    download_mbps: Amount = 0.0
+    upload_mbps: Amount = 0.0
+    most_download_mb: Count = 0
+    hours: HoursBody | None = None
+
+    @classmethod
+    def of(cls, machine: Machine) -> MachineBody:
+        fields = {name: getattr(machine, name) for name in cls.__struct_fields__}
+        hours = machine.hours
+        fields["hours"] = hours and HoursBody(start=hours.start, end=hours.end)
+        return cls(**fields)
+
+    def machine(self) -> Machine:
+        """Raises MessageError."""
+        fields = {name: getattr(self, name) for name in self.__struct_fields__}
+        if (hours := self.hours) is not None:
+            fields["hours"] = sensible(lambda: Hours(start=hours.start, end=hours.end))
+        return sensible(lambda: Machine(**fields))
+
+
+class WantsBody(Body, frozen=True):
+    """What a volunteer would work for; left out: whoever needs it."""
+
+    job: Id | None = None
+    """The id or code of the only job."""
+    hosts: Annotated[tuple[Id, ...], Meta(max_length=64)] | None = None
+    """Fingerprints of the only hosts."""
+    causes: Annotated[tuple[Cause, ...], Meta(max_length=16)] = ()
+    """The most liked first."""
+    only_causes: bool = False
+
+    @classmethod
+    def of(cls, wants: Wants) -> WantsBody:
+        hosts = None if wants.hosts is None else tuple(sorted(wants.hosts))
+        return cls(job=wants.job, hosts=hosts, causes=wants.causes, only_causes=wants.only_causes)
+
+    def wants(self) -> Wants:
+        """Raises MessageError."""
+        hosts = None if self.hosts is None else frozenset(self.hosts)
+        return sensible(
+            lambda: Wants(
+                job=self.job, hosts=hosts, causes=self.causes, only_causes=self.only_causes
+            )
+        )
+
+
+class GiftBody(Body, frozen=True):
+    """What a volunteer gave to a job, all of it so far."""
+
+    units: Count
+    samples: Count
+    flop: Annotated[float, Meta(ge=0, lt=1e30)]
+
+    @classmethod
+    def of(cls, gift: Gift) -> GiftBody:
+        return cls(units=gift.units, samples=gift.samples, flop=gift.flop)
+
+    def gift(self) -> Gift:
+        return sensible(lambda: Gift(units=self.units, samples=self.samples, flop=self.flop))
+
+
 class ListingBody(Body, frozen=True):
     """A published job as its members see it."""
 
@@ -111,7 +249,7 @@ class ListingBody(Body, frozen=True):
     @classmethod
     def of(cls, listing: JobListing) -> ListingBody:
         return cls(
-            offer=OfferBody.of(listing.offer),
+            offer=OfferBody.of(listing.offer, private=False),
             state=listing.state,
             published_at=listing.published_at,
             code=listing.code,
@@ -129,7 +267,7 @@ class ListingBody(Body, frozen=True):
         )
 
 
-# HTTP
+# What is announced, signed, when somebody comes
 
 
 class Publish(Body, frozen=True):
@@ -141,33 +279,26 @@ class Publish(Body, frozen=True):
     next_position: Annotated[int, Meta(ge=1, le=1 << 31)] = 1
     """Nobody may be given a lower position than this."""
     state: Literal["waiting", "running"] = "waiting"
-    token: Token | None = None
-    """What the host will prove its ownership with; left out, the matchmaker makes one."""
     code: Id | None = None
     """The code it had before, to be kept where possible."""
 
 
-class Published(Body, frozen=True):
-    """Matchmaker: It is published; this code finds it, this token makes it yours."""
-
-    code: Id
-    token: Token
-
-
 class Register(Body, frozen=True):
-    """Volunteer: This is me, and this is what I would work for."""
+    """Volunteer: This is me, what I offer, and what I would work for."""
 
     volunteer: VolunteerBody
-    wants: Id | None = None
-    """The id or code of a job; left out: whichever needs me."""
+    session: Id
+    """Which process this is: of two with the same key only one is let in at a time."""
+    machine: MachineBody = MachineBody()
+    wants: WantsBody = WantsBody()
     avoid: Avoid = ()
-    token: Token | None = None
+    working_for: Id | None = None
+    """The job it works for already, where it comes back to a matchmaker it had lost."""
+    asked: Count = 0
+    """How often it has asked for another job."""
 
 
-class Registered(Body, frozen=True):
-    """Matchmaker: You are known; this token makes you yourself."""
-
-    token: Token
+# HTTP
 
 
 class JobSummary(Body, frozen=True):
@@ -185,6 +316,12 @@ class JobSummary(Body, frozen=True):
     volunteers: int
     published_at: float
     hyperparameters: dict[str, Value]
+    description: str
+    contact: Text
+    requirements: RequirementsBody
+    visibility: Visibility
+    link: Text
+    """The page for people; beside it lies its picture, `qr.svg`."""
 
 
 class JobList(Body, frozen=True):
@@ -192,6 +329,56 @@ class JobList(Body, frozen=True):
 
     jobs: tuple[JobSummary, ...]
     total: int
+
+
+class CreditBody(Body, frozen=True):
+    """What a key gave to one job; `agreed`: the volunteer has countersigned the same."""
+
+    job: Id
+    title: Text
+    host: Text
+    volunteer: Id
+    reported: GiftBody
+    reported_at: float
+    agreed: bool
+    signed: GiftBody | None = None
+    signature: Annotated[str, Meta(max_length=128)] = ""
+
+
+class KeySummary(Body, frozen=True):
+    """What is publicly known of a key: what it gave, and what was given to its jobs."""
+
+    key: Id
+    gave: tuple[CreditBody, ...]
+    received: tuple[CreditBody, ...]
+    flop: float
+    """Given, and countersigned."""
+
+
+class PlaceKept(Body, frozen=True):
+    """A place in a job's roster."""
+
+    job: Id
+    position: Position
+    name: str
+
+
+class Kept(Body, frozen=True):
+    """Matchmaker: This is everything I keep about your key."""
+
+    key: Id
+    registered: Register | None
+    since: float | None
+    places: tuple[PlaceKept, ...]
+    jobs: tuple[OfferBody, ...]
+    gave: tuple[CreditBody, ...]
+    received: tuple[CreditBody, ...]
+
+
+class Forgotten(Body, frozen=True):
+    """Matchmaker: I have forgotten you; so many entries are gone."""
+
+    entries: int
 
 
 class Health(Body, frozen=True):
@@ -203,21 +390,35 @@ class Health(Body, frozen=True):
     waiting: int
 
 
+class Readiness(Body, frozen=True):
+    """Matchmaker: I can serve you, or not, for this reason."""
+
+    ready: bool
+    reason: Text
+
+
 class Problem(Body, frozen=True):
     """Matchmaker: I refuse, with this code, for this reason; here is what to do next."""
 
     code: Annotated[str, Meta(max_length=8)]
     message: Text
     advice: Text
+    now_ms: Milliseconds = 0
+    """The matchmaker's time, where yours does not fit."""
 
 
 # WebSockets, both kinds
 
 
 class Hello(Said, frozen=True):
-    """Host or volunteer: Here is the token I was given."""
+    """Host or volunteer: This is my key, this I announce, and both are signed just now."""
 
-    token: Token
+    key: PublicKey
+    time_ms: Milliseconds
+    nonce: Nonce
+    signature: Signature
+    body: Annotated[str, Meta(max_length=60 << 10)]
+    """The JSON of `Publish` or `Register`, to the letter as it was signed."""
 
 
 class Welcome(Said, frozen=True):
@@ -225,6 +426,12 @@ class Welcome(Said, frozen=True):
 
     heartbeat_s: Annotated[float, Meta(gt=0, le=3600)]
     gone_after_s: Annotated[float, Meta(gt=0, le=3600)]
+    key: PublicKey
+    """The matchmaker's own, which its introductions are signed with."""
+    code: Annotated[str, Meta(max_length=8)] = ""
+    """Of the job just published: what people type to find it."""
+    link: Text = ""
+    """… and what they click; its picture lies beside it, `qr.svg`."""
 
 
 class StillHere(Said, frozen=True):
@@ -237,6 +444,10 @@ class Refused(Said, frozen=True):
     code: Annotated[str, Meta(max_length=8)]
     message: Text
     advice: Text
+    now_ms: Milliseconds = 0
+    """The matchmaker's time, where yours does not fit."""
+    retry_after_s: Annotated[float, Meta(ge=0, le=86400)] = 0.0
+    """Above 0: come again, not before that."""
 
 
 class RosterChanged(Said, frozen=True):
@@ -265,14 +476,41 @@ class StateChanged(Said, frozen=True):
     state: JobState
 
 
+class Gave(Body, frozen=True):
+    """One volunteer's gift."""
+
+    volunteer: Id
+    gift: GiftBody
+
+
+class Credited(Said, frozen=True):
+    """Host: These have given so much to my job by now."""
+
+    gifts: Annotated[tuple[Gave, ...], Meta(min_length=1, max_length=256)]
+
+
 # WebSocket of a volunteer
 
 
 class Free(Said, frozen=True):
-    """Volunteer: I work for nobody now; give me this job, or any but those."""
+    """Volunteer: I work for nobody now; this is what I want, and which jobs I avoid."""
 
-    wants: Id | None = None
+    wants: WantsBody = WantsBody()
     avoid: Avoid = ()
+    asked: Count = 0
+    """How often it has asked by now."""
+
+
+class Leaving(Said, frozen=True):
+    """Volunteer: I go now; give my room to somebody else."""
+
+
+class CreditSigned(Said, frozen=True):
+    """Volunteer: I gave that much to this job, countersigned."""
+
+    job: Id
+    gift: GiftBody
+    signature: Signature
 
 
 class StillWaiting(Said, frozen=True):
@@ -288,6 +526,19 @@ class Matched(Said, frozen=True):
     roster: RosterChanged
     position: Position
     reason: Text
+    introduction: Annotated[str, Meta(max_length=1024)] = ""
+    """What the host is to be shown: that I sent you (`net.introduction`)."""
+    asked: Count = 0
+    """Which of your questions this answers: one that you have asked again since is out of date."""
+
+
+class CreditOffered(Said, frozen=True):
+    """Matchmaker: The host of this job says that you gave so much; do you sign that?"""
+
+    job: Id
+    title: Text
+    host: Text
+    gift: GiftBody
 
 
 class JobEnded(Said, frozen=True):
@@ -297,11 +548,22 @@ class JobEnded(Said, frozen=True):
     state: JobState
 
 
-FROM_HOST = Hello | StillHere | StateChanged
-FROM_VOLUNTEER = Hello | StillHere | Free
+FROM_HOST = Hello | StillHere | StateChanged | Credited
+FROM_VOLUNTEER = Hello | StillHere | Free | Leaving | CreditSigned
 TO_HOST = Welcome | StillHere | Refused | RosterChanged
-TO_VOLUNTEER = Welcome | StillHere | Refused | RosterChanged | StillWaiting | Matched | JobEnded
+TO_VOLUNTEER = (
+    Welcome
+    | StillHere
+    | Refused
+    | RosterChanged
+    | StillWaiting
+    | Matched
+    | JobEnded
+    | CreditOffered
+)
 
+publish_body: msgspec.json.Decoder[Publish] = msgspec.json.Decoder(Publish)
+register_body: msgspec.json.Decoder[Register] = msgspec.json.Decoder(Register)
 from_host: msgspec.json.Decoder[FROM_HOST] = msgspec.json.Decoder(FROM_HOST)
 from_volunteer: msgspec.json.Decoder[FROM_VOLUNTEER] = msgspec.json.Decoder(FROM_VOLUNTEER)
 to_host: msgspec.json.Decoder[TO_HOST] = msgspec.json.Decoder(TO_HOST)

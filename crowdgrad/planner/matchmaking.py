@@ -1,33 +1,51 @@
-"""Who works for whom: first in, first out.
+"""Who works for whom: first in, first out, as far as people and jobs suit each other.
 
-Volunteers are taken in the order in which they began to wait. Each goes to the oldest open job that
-still lacks its minimum, else to the oldest open job with room, else it goes on waiting and is told
-why. One that named a job goes there or nowhere. As long as few volunteers avoid jobs, a pass costs
-O(volunteers + jobs), so that ten thousand can wait.
+Volunteers are taken in the order in which they began to wait. Of the openings that suit one
+(`obstacles.py`) and have room, those for the cause it likes best are left; of these it takes, in
+this order of importance (`seats.py`),
+
+1. one of the host that was passed over most often, if that is often (`OVERDUE`);
+2. one that lacks its minimum (a job with nobody lacks one), the oldest first, so that groups fill
+   one after the other;
+3. one of the host with the least help, then the oldest.
+
+A host is passed over when a volunteer that could have come, and likes its job as much, goes to
+another; when somebody comes it begins anew at 0. With at most H hosts at a time none is passed over
+more than OVERDUE + H - 2 times in a row, since after every seat at most H - 1 - k of them stand at
+OVERDUE + k or above. For k = 0: whoever was served stands at 0. For a higher k: if somebody rises
+to OVERDUE + k, the one served stood no lower than that one did, at OVERDUE + k - 1; there or above
+stood at most H - k, and they are one less now.
+
+A pass costs O(volunteers + kinds of volunteers × jobs with room) (`survey.py`).
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
+from typing import Final
 
-from crowdgrad.domain.job import MAX_ROSTER, JobId, Member
-from crowdgrad.domain.matching import JobListing, Presence, Waiting, as_code
+from crowdgrad.domain.job import JobId, Member
+from crowdgrad.domain.matching import Hours, Presence, VolunteerRecord, as_code
 from crowdgrad.domain.work import VolunteerId
+from crowdgrad.planner.obstacles import waiting
+from crowdgrad.planner.seats import OVERDUE, Host, Opening, Seats
+from crowdgrad.planner.survey import Kinds, Survey
 
+__all__ = [
+    "OVERDUE",
+    "Decision",
+    "Hall",
+    "Opening",
+    "Patience",
+    "match",
+    "place",
+    "presence",
+    "rhythm",
+]
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Opening:
-    """A job as the matching sees it."""
-
-    listing: JobListing
-    presence: Presence
-    """Of the host."""
-    members: int
-    """Volunteers present, the host's own worker not counted."""
-    places: int = 0
-    """Positions ever given."""
+SLOWEST_BEAT_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +83,24 @@ def presence(silent_s: float, connected: bool, patience: Patience) -> tuple[Pres
     return "alive", "heard a moment ago"
 
 
+def rhythm(
+    people: int, heartbeat_s: float, patience: Patience, most_per_s: float = 500.0
+) -> tuple[float, Patience]:
+    """How often each of so many says that it is here, and how long its silence is borne then.
+
+    In a crowd beats are further apart, up to SLOWEST_BEAT_S, so that at most `most_per_s` arrive.
+    Whoever was told a rhythm has to be judged by that one.
+    """
+    spaced_s = min(people / most_per_s, SLOWEST_BEAT_S)
+    if spaced_s <= heartbeat_s:
+        return heartbeat_s, patience
+    slower = spaced_s / heartbeat_s
+    return spaced_s, Patience(
+        suspect_after_s=patience.suspect_after_s * slower,
+        gone_after_s=patience.gone_after_s * slower,
+    )
+
+
 def place(
     known: Member | None, next_position: int, volunteer: VolunteerId, name: str
 ) -> tuple[Member, str]:
@@ -75,100 +111,138 @@ def place(
     return member, f"new at position {next_position}"
 
 
-def match(waiting: Iterable[Waiting], openings: Iterable[Opening]) -> tuple[Decision, ...]:
-    """One decision for every waiting volunteer, in order of arrival."""
-    hall = _Hall(sorted(openings, key=lambda o: (o.listing.published_at, o.listing.id)))
-    queue = sorted(waiting, key=lambda w: (w.since, w.volunteer))
-    return tuple(hall.decide(volunteer) for volunteer in queue)
+def match(
+    queue: Iterable[VolunteerRecord],
+    openings: Iterable[Opening],
+    *,
+    now: float,
+    passed_over: Mapping[str, int] | None = None,
+) -> tuple[Decision, ...]:
+    """One decision for everybody who waits, in order of arrival."""
+    hall = Hall(openings, now=now, passed_over=passed_over or {})
+    decisions = []
+    for volunteer in sorted(queue, key=attrgetter("since", "volunteer.id")):
+        seated = hall.seat(volunteer)
+        decisions.append(
+            seated or Decision(volunteer=volunteer.id, job=None, reason=hall.why(volunteer))
+        )
+    return tuple(decisions)
 
 
-class _Seats:
-    """One opening while it fills."""
+class Hall:
+    """The openings, while volunteers take their seats one after the other.
 
-    def __init__(self, opening: Opening) -> None:
-        self.offer = opening.listing.offer
-        self.listing = opening.listing
-        self.presence = opening.presence
-        self.taken = opening.members
-        self.places = opening.places
+    It only fills: nobody for whom there was no seat finds one later in the same hall.
+    """
 
-    @property
-    def available(self) -> bool:
-        return self.listing.open and self.presence == "alive"
+    def __init__(
+        self, openings: Iterable[Opening], *, now: float, passed_over: Mapping[str, int]
+    ) -> None:
+        self._now = now
+        self._hosts: dict[str, Host] = {}
+        self._by_id: dict[str, Seats] = {}
+        for opening in sorted(openings, key=attrgetter("listing.published_at", "listing.id")):
+            key = opening.listing.offer.key
+            if key not in self._hosts:
+                self._hosts[key] = Host(passed_over.get(key, 0))
+            self._by_id[opening.listing.id] = Seats(opening, self._hosts[key])
+        everything = self._by_id.values()
+        available = [seats for seats in everything if seats.available]
+        self._by_code = {seats.listing.code: seats for seats in everything}
+        self._vacant = [seats for seats in available if seats.room]
+        self._answering = _Notices(available)
+        self._silent = _Notices(s for s in everything if s.listing.open and not s.available)
+        self._kinds = Kinds(self._answering.all, self._silent.all)
+        self._surveys: dict[Hashable, Survey] = {}
 
     @property
     def room(self) -> bool:
-        return self.taken < self.offer.maximum and self.places < MAX_ROSTER
+        """Whether there is a seat left for anybody at all."""
+        return bool(self._vacant)
 
     @property
-    def lacking(self) -> bool:
-        return self.room and self.taken < self.offer.minimum
+    def passed_over(self) -> dict[str, int]:
+        """How often in a row each host was passed over, by its fingerprint; left out: never."""
+        return {key: host.passed_over for key, host in self._hosts.items() if host.passed_over}
 
-    def take(self) -> str:
-        before, lacking = self.taken, self.lacking
-        self.taken += 1
-        self.places += 1
-        if lacking:
-            return f"job {self.offer.title} needs {self.offer.minimum} volunteers and had {before}"
-        return f"job {self.offer.title} has room ({before} of {self.offer.maximum})"
+    def seat(self, volunteer: VolunteerRecord) -> Decision | None:
+        """Give somebody who waits a seat; None: none suits."""
+        assert volunteer.job is None, volunteer
+        if not self._vacant or self._too_early(volunteer) is not None:
+            return None
+        suitable = self._suitable(volunteer)
+        if not suitable:
+            return None
+        chosen = min(suitable, key=Seats.order)
+        reason = chosen.why(volunteer)
+        for host in {seats.host for seats in suitable}:
+            host.passed_over += 1
+        chosen.take(volunteer.machine.gflops)
+        if not chosen.room:
+            self._vacant.remove(chosen)
+        return Decision(volunteer=volunteer.id, job=chosen.offer.id, reason=reason)
 
-    def why_not(self) -> str:
-        title = self.offer.title
-        if not self.listing.open:
-            return f"waiting: job {title} is over ({self.listing.state})"
-        if self.presence != "alive":
-            return f"waiting: the host of job {title} does not answer"
-        if self.places >= MAX_ROSTER:
-            return f"waiting: job {title} has given away all its {MAX_ROSTER} places"
-        return f"waiting: job {title} is full ({self.taken} of {self.offer.maximum})"
+    def why(self, volunteer: VolunteerRecord) -> str:
+        """Why somebody waits whom `seat` gave none."""
+        seats = None
+        if volunteer.wants.job is not None:
+            seats = self._named(volunteer, volunteer.wants.job)
+            if seats is None:
+                return waiting(_unknown(volunteer.wants.job))
+            if why_not := seats.why_not(volunteer):
+                return waiting(why_not)
+        if (hours := self._too_early(volunteer)) is not None:
+            return waiting(f"your hours begin at {hours.start // 60:02}:{hours.start % 60:02} UTC")
+        if seats is not None:
+            return waiting(seats.how_full())
+        known, silent = self._answering.known_to(volunteer), self._silent.known_to(volunteer)
+        return self._survey(volunteer).why(volunteer, known, silent)
+
+    def _too_early(self, volunteer: VolunteerRecord) -> Hours | None:
+        """The hours of somebody who is not willing now."""
+        hours = volunteer.machine.hours
+        return None if hours is None or hours.include(self._now) else hours
+
+    def _suitable(self, volunteer: VolunteerRecord) -> Collection[Seats]:
+        """The openings with room that it likes best."""
+        if volunteer.wants.job is None:
+            return self._survey(volunteer).best()
+        seats = self._named(volunteer, volunteer.wants.job)
+        if seats is None or not seats.room or seats.why_not(volunteer):
+            return ()
+        return (seats,)
+
+    def _named(self, volunteer: VolunteerRecord, job: str) -> Seats | None:
+        """The job of that id or code, as far as the volunteer may know of it."""
+        seats = self._by_id.get(job)
+        if seats is not None and seats.visible(volunteer, named=True):
+            return seats
+        code = as_code(job)
+        seats = None if code is None else self._by_code.get(code)
+        return seats if seats is not None and seats.visible(volunteer, named=True) else None
+
+    def _survey(self, volunteer: VolunteerRecord) -> Survey:
+        kind = self._kinds.of(volunteer)
+        survey = self._surveys.get(kind)
+        if survey is None:
+            survey = self._surveys[kind] = Survey(volunteer, self._vacant)
+        return survey
 
 
-class _Hall:
-    """The openings during one pass; the two queues drop a job once its seats are taken."""
+class _Notices:
+    """Openings that people may hear of who have named none."""
 
-    def __init__(self, openings: Sequence[Opening]) -> None:
-        seats = [_Seats(opening) for opening in openings]
-        self._by_id = {s.offer.id: s for s in seats}
-        self._by_code = {s.listing.code: s for s in seats}
-        self._available = [s for s in seats if s.available]
-        self._lacking = deque(s for s in self._available if s.lacking)
-        self._roomy = deque(s for s in self._available if s.room)
+    def __init__(self, openings: Iterable[Seats]) -> None:
+        self.all = [seats for seats in openings if seats.offer.visibility != "link"]
+        self._public = [seats for seats in self.all if seats.offer.visibility == "public"]
+        self._groups = [seats for seats in self.all if seats.offer.visibility == "group"]
 
-    def decide(self, volunteer: Waiting) -> Decision:
-        seats = self._named(volunteer) if volunteer.wants is not None else self._first(volunteer)
-        if isinstance(seats, str):
-            return Decision(volunteer=volunteer.volunteer, job=None, reason=seats)
-        return Decision(volunteer=volunteer.volunteer, job=seats.offer.id, reason=seats.take())
+    def known_to(self, volunteer: VolunteerRecord) -> Iterable[Seats]:
+        yield from self._public
+        yield from (seats for seats in self._groups if volunteer.id in seats.offer.invited)
 
-    def _named(self, volunteer: Waiting) -> _Seats | str:
-        wants = volunteer.wants or ""
-        seats = self._by_id.get(JobId(wants))
-        if seats is None and (code := as_code(wants)) is not None:
-            seats = self._by_code.get(code)
-        if seats is None:
-            return f"waiting: nobody has published a job called {wants}"
-        if seats.offer.id in volunteer.avoid:
-            return f"waiting: you left job {seats.offer.title}"
-        return seats if seats.available and seats.room else seats.why_not()
 
-    def _first(self, volunteer: Waiting) -> _Seats | str:
-        while self._lacking and not self._lacking[0].lacking:
-            self._lacking.popleft()
-        while self._roomy and not self._roomy[0].room:
-            self._roomy.popleft()
-        for seats in self._lacking:
-            if seats.lacking and seats.offer.id not in volunteer.avoid:
-                return seats
-        for seats in self._roomy:
-            if seats.room and seats.offer.id not in volunteer.avoid:
-                return seats
-        return self._why_none(volunteer)
-
-    def _why_none(self, volunteer: Waiting) -> str:
-        if not self._available:
-            return "waiting: no job is open"
-        if volunteer.avoid and any(s.offer.id in volunteer.avoid for s in self._available):
-            return "waiting: no job has room besides those you left"
-        if len(self._available) == 1:
-            return self._available[0].why_not()
-        return f"waiting: all {len(self._available)} open jobs are full"
+def _unknown(job: str) -> str:
+    shown = "".join(letter if letter.isprintable() else "?" for letter in job)
+    hint = "" if as_code(job) is not None else "; a code looks like K7Q-2MP"
+    return f"nobody has published a job called {shown}{hint}"

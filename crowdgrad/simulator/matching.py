@@ -9,17 +9,18 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
-import msgspec
 from starlette.websockets import WebSocketState
 
 from crowdgrad.domain.job import JobId
 from crowdgrad.domain.work import VolunteerId
-from crowdgrad.errors import CrowdgradError, MessageError, TurnedAway, Unreachable
-from crowdgrad.matchmaker.connection import SocketConnection, visit
+from crowdgrad.errors import CrowdgradError, Unreachable
+from crowdgrad.matchmaker.connection import SocketConnection
 from crowdgrad.matchmaker.desk import Desk, Rules
-from crowdgrad.matchmaker.loop import Room, keep
-from crowdgrad.matchmaker.refusal import Refusal
-from crowdgrad.net import rooms
+from crowdgrad.matchmaker.doorkeeper import Doorkeeper
+from crowdgrad.matchmaker.loop import keep
+from crowdgrad.matchmaker.room import Room
+from crowdgrad.net import rooms, signing
+from crowdgrad.net.identity import guest
 from crowdgrad.net.presence import Socket, Wire
 from crowdgrad.planner.matchmaking import Patience
 from crowdgrad.simulator.chance import Dice
@@ -30,11 +31,13 @@ from crowdgrad.store.memory import MemoryStore
 NAME = "matchmaker"
 URL = "http://matchmaker:8700"
 REQUEST_S = 5.0
+FORGETS = 0.5
+"""How likely it is that a restarted one has lost its disk."""
+WALL_S = 1e9
+"""What everybody's clock shows when a life begins; the matchmaker's may be set since."""
 RULES = Rules(
     heartbeat_s=2.0, patience=Patience(suspect_after_s=5.0, gone_after_s=10.0), forget_after_s=600.0
 )
-_publish = msgspec.json.Decoder(rooms.Publish)
-_register = msgspec.json.Decoder(rooms.Register)
 
 
 class Pipe:
@@ -128,7 +131,7 @@ class ServerSide:
 
 
 class VirtualMatchmaker:
-    """A matchmaker that forgets everything when it is restarted."""
+    """A matchmaker that is restarted with what it knew, or with nothing."""
 
     def __init__(
         self,
@@ -140,24 +143,30 @@ class VirtualMatchmaker:
         self._network = network
         self._dice = dice
         self._make_room = room
-        self._wall_s = 1e9
+        self._wall_s = WALL_S
+        self._doorkeeper: Doorkeeper | None = None
         self.node = Node(NAME)
         self._room: Room | None = None
+        self._store = MemoryStore()
         self._pipes: list[Pipe] = []
 
     def start(self) -> None:
         self.node = Node(NAME)
         self.node.offset_s = self._dice.uniform(-500, 5000)
-        loop = self._network.loop
-        store = MemoryStore()
-        desk = Desk(
-            store,
-            wall=lambda: self._wall_s + loop.now,
-            random_bytes=self._dice.randbytes,
-            rules=RULES,
-        )
-        self._room = self._make_room(store, desk, clock=loop.time, rules=RULES)
+        if self._dice.random() < FORGETS:
+            self._store = MemoryStore()
+        self.node.context.copy().run(self._open)
+        assert self._room is not None
         self.node.spawn(keep(self._room))
+
+    def _open(self) -> None:
+        """As a process of its node: by that one's clock."""
+        clock = self._network.loop.time
+        desk = Desk(self._store, wall=self._wall, random_bytes=self._dice.randbytes, rules=RULES)
+        self._room = self._make_room(
+            self._store, desk, key=guest(NAME), clock=clock, wall=self._wall, rules=RULES
+        )
+        self._doorkeeper = Doorkeeper(wall=self._wall, clock=clock)
 
     @property
     def up(self) -> bool:
@@ -171,6 +180,9 @@ class VirtualMatchmaker:
         self._room = None
         self.node.kill()
 
+    def _wall(self) -> float:
+        return self._wall_s + self._network.loop.now
+
     def set_clock(self, seconds: float) -> None:
         """Somebody sets its wall clock, forwards or back."""
         self._wall_s += seconds
@@ -180,9 +192,6 @@ class VirtualMatchmaker:
     def wire(self, node: Node) -> Wire:
         """What somebody's presence goes through."""
 
-        async def post(url: str, body: bytes) -> bytes:
-            return await self._post(node, url, body)
-
         async def connect(url: str) -> Socket:
             return await self._connect(node, url)
 
@@ -190,7 +199,7 @@ class VirtualMatchmaker:
             assert isinstance(socket, Pipe)
             socket.abort()
 
-        return Wire(post=post, connect=connect, abort=abort)
+        return Wire(connect=connect, abort=abort, wall=lambda: WALL_S + self._network.loop.now)
 
     async def _way(self, node: Node) -> float:
         """Go there; returns how long that takes. Raises Unreachable."""
@@ -201,69 +210,61 @@ class VirtualMatchmaker:
             raise Unreachable(f"Nobody answers at {URL}.")
         return delay_s
 
-    async def _post(self, node: Node, url: str, body: bytes) -> bytes:
-        await self._way(node)
-        room = self._room
-        assert room is not None
-
-        def answer() -> rooms.Body:
-            if urlsplit(url).path == "/v1/jobs":
-                return room.publish(rooms.decode(_publish, body))
-            return room.register(rooms.decode(_register, body))
-
-        try:
-            return rooms.encode(self.node.context.copy().run(answer))
-        except Refusal as refusal:
-            problem = refusal.problem
-            kind = Unreachable if refusal.status == 429 else TurnedAway
-            raise kind(problem.message, advice=problem.advice) from None
-        except MessageError as error:
-            raise TurnedAway(error.message) from None
-
     async def _connect(self, node: Node, url: str) -> Pipe:
         try:
             delay_s = await self._way(node)
         except CrowdgradError as error:
             raise ConnectionRefusedError(error.message) from None
-        room = self._room
+        room, doorkeeper = self._room, self._doorkeeper
         assert room is not None
+        assert doorkeeper is not None
         near = Pipe(self._network, node, self.node, delay_s)
         far = Pipe(self._network, self.node, node, delay_s)
         near.other, far.other = far, near
         self._pipes.append(far)
-        _, _, kind, name, _ = urlsplit(url).path.split("/")
-        self.node.spawn(_stay(room, kind, name, ServerSide(far)))
+        self.node.spawn(_stay(room, doorkeeper, url, ServerSide(far)))
         return near
 
 
-async def _stay(room: Room, kind: str, name: str, socket: ServerSide) -> None:
-    """What the routes of `matchmaker.app` do."""
-    welcome = rooms.Welcome(heartbeat_s=RULES.heartbeat_s, gone_after_s=RULES.patience.gone_after_s)
+async def _stay(room: Room, doorkeeper: Doorkeeper, url: str, socket: ServerSide) -> None:
+    """What the routes of `matchmaker.api.presence` do."""
+    where = urlsplit(url)
+    _, _, kind, name, _ = where.path.split("/")
+    connection = SocketConnection(socket)  # type: ignore[arg-type]
     job, who = JobId(name), VolunteerId(name)
 
-    def host_arrives(hello: rooms.Hello, connection: SocketConnection) -> None:
-        connection.send(welcome)
-        room.host_arrives(job, hello.token, connection)
+    def prove(hello: rooms.Hello) -> None:
+        doorkeeper.check(
+            signing.Proof(
+                key=hello.key, time_ms=hello.time_ms, nonce=hello.nonce, signature=hello.signature
+            ),
+            method=signing.SOCKET,
+            authority=where.netloc,
+            path=where.path,
+            body=hello.body.encode(),
+        )
 
-    def volunteer_arrives(hello: rooms.Hello, connection: SocketConnection) -> None:
-        connection.send(welcome)
-        room.volunteer_arrives(who, hello.token, connection)
+    def host_arrives(hello: rooms.Hello) -> None:
+        prove(hello)
+        room.host_arrives(hello.key, rooms.decode(rooms.publish_body, hello.body), connection)
+
+    def volunteer_arrives(hello: rooms.Hello) -> None:
+        prove(hello)
+        room.volunteer_arrives(hello.key, rooms.decode(rooms.register_body, hello.body), connection)
 
     if kind == "jobs":
-        await visit(
-            socket,  # type: ignore[arg-type]
+        await connection.visit(
             rooms.from_host,
             hello_within_s=RULES.hello_within_s,
             arrive=host_arrives,
-            hear=lambda message, connection: room.host_says(job, message, connection),
-            leave=lambda connection: room.host_leaves(job, connection),
+            hear=lambda message: room.host_says(job, message, connection),
+            leave=lambda: room.host_leaves(job, connection),
         )
     else:
-        await visit(
-            socket,  # type: ignore[arg-type]
+        await connection.visit(
             rooms.from_volunteer,
             hello_within_s=RULES.hello_within_s,
             arrive=volunteer_arrives,
-            hear=lambda message, connection: room.volunteer_says(who, message, connection),
-            leave=lambda connection: room.volunteer_leaves(who, connection),
+            hear=lambda message: room.volunteer_says(who, message, connection),
+            leave=lambda: room.volunteer_leaves(who, connection),
         )

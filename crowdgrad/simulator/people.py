@@ -154,7 +154,8 @@ class Helper(Person):
         match = await wait_for_job(
             URL,
             self.volunteer,
-            token=f"{self.name}'s token",
+            key=self.identity,
+            session=f"life {self._lives}",
             random01=self.dice.random,
             wire=self.world.matchmaker.wire(self.node),
         )

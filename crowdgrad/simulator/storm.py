@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from crowdgrad.matchmaker.loop import Room
+from crowdgrad.matchmaker.room import Room
 from crowdgrad.simulator.chance import Dice, dice_of, others
 from crowdgrad.simulator.job import RECIPES, small_job
 from crowdgrad.simulator.machine import Machine

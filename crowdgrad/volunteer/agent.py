@@ -54,6 +54,7 @@ from crowdgrad.volunteer.hosts import Refusals
 from crowdgrad.volunteer.parts import Part, machine_of, parts_of
 from crowdgrad.volunteer.servers import Bases, Connect, Resolve, reached
 from crowdgrad.volunteer.talk import Trusted
+from crowdgrad.volunteer.tally import Tally
 from crowdgrad.volunteer.workshop import Workshop
 
 OpenShop = Callable[..., Awaitable[Workshop]]
@@ -67,6 +68,8 @@ BLAMELESS = ("other_incarnation", "over", "already_done", "too_old", "too_late")
 MAX_FAILURES = 10
 """Units that may fail one after the other before we leave the job to others."""
 AFTER_FAILURE_S = 0.5
+NEAR = ("127.", "[::1]", "localhost")
+"""Hosts on this very machine: how fast they are says nothing about its network."""
 MANY_LATE = 20
 """Updates that came too late one after the other, of which people should hear."""
 UNKNOWN_MEMORY_MB = 2048
@@ -82,6 +85,12 @@ class Outcome:
     samples: int
     credit: float | None
     """As the host counts it; None where we left before it said so."""
+    title: str = ""
+    """Of the job."""
+    host: str = ""
+    """Fingerprint of the key the host has proven; empty where it has proven none."""
+    code: str = ""
+    """Of the job; empty where no matchmaker sent us."""
 
 
 class Agent:
@@ -98,6 +107,8 @@ class Agent:
         reconnect_s: float,
         memory_bytes: int | None = None,
         token: str = "",
+        tally: Tally | None = None,
+        received: Callable[[int, float], None] = lambda count, seconds: None,
         pace_s: float = 0.0,
         trusted: Trusted | None = None,
         consent: Consent = always,
@@ -108,7 +119,8 @@ class Agent:
     ) -> None:
         """`memory_bytes`: the most a job may take; by default half of what there is.
 
-        `resolve`: the addresses of a name.
+        `resolve`: the addresses of a name. `tally`: counts what we give. `received`: hears how many
+        bytes of data came from afar in how many seconds.
 
         `pace_s`: how long to pause after every batch. `trusted`: the owner's own model. `refusals`:
         jobs this machine has had enough of; a host's own worker has none. `all_walls`: do not work
@@ -124,6 +136,9 @@ class Agent:
         self._reconnect_s = reconnect_s
         self._memory_bytes = memory_bytes or lent_memory(volunteer)
         self._token = token
+        self._tally = tally or Tally(None, clock)
+        self._received = received
+        self._introduction: Callable[[], str] = lambda: ""
         self._pace_s = pace_s
         self._trusted = trusted
         self._gatekeeper = Gatekeeper(
@@ -132,6 +147,8 @@ class Agent:
         self._clock = clock
         self._open_shop = open_shop
         self._host_key = ""
+        """Of whom our owner was asked."""
+        self._host_proven = ""
         self._address = ""
         self._workshop: Workshop | None = None
         self._unanswered: dict[int, tuple[Update, bool]] = {}
@@ -141,22 +158,40 @@ class Agent:
         self._agreed: frozenset[str] = frozenset()
         """Machines beside the host that our owner has agreed to send updates to."""
         self._leaving = asyncio.Event()
+        self._why_leaving = "stopped"
+        self._title = ""
+        self._left = False
         self._state = ""
         self._failures = self._late = 0
         self.samples = self.accepted = self.refused = 0
 
     def leave(self) -> None:
         """Finish politely: tell the host, give units back, stop the trainer."""
+        self._left = True
+        self._leaving.set()
+
+    def rest(self, why: str) -> None:
+        """The same for the job at hand; another may be worked for later."""
+        self._why_leaving = why
         self._leaving.set()
 
     async def work_for(
-        self, host: str, port: int, *, moved: Callable[[], tuple[str, int]] | None = None
+        self,
+        host: str,
+        port: int,
+        *,
+        moved: Callable[[], tuple[str, int]] | None = None,
+        introduction: Callable[[], str] = lambda: "",
     ) -> Outcome:
         """Work until the job ends, we leave, or the host stays away. Raises CrowdgradError.
 
         `moved`: where the host is by now, asked before every attempt: it may have been started
-        again elsewhere.
+        again elsewhere. `introduction`: the matchmaker's word that it sent us, as of now.
         """
+        self._introduction = introduction
+        if not self._left:
+            self._leaving.clear()
+        self._why_leaving, self._title = "stopped", ""
         attempt, last_contact, joined = 0, self._clock(), False
         self._address = f"{host}:{port}"
         self.samples = self.accepted = self.refused = 0
@@ -188,8 +223,9 @@ class Agent:
                     attempt += 1
                     self._say("trouble", f"{error.message} Trying again in {pause:.1f} s.")
                     if await self._left_within(pause):
-                        return self._outcome("stopped while the host was away")
+                        return self._outcome(f"{self._why_leaving} while the host was away")
         finally:
+            self._tally.keep()
             if self._workshop is not None:
                 await self._workshop.close()
                 self._workshop = None
@@ -198,10 +234,16 @@ class Agent:
         connection = await self._connect(host, port)
         conversation = Conversation(connection)
         try:
-            admit = await conversation.join(self.volunteer, self._identity, token=self._token)
+            admit = await conversation.join(
+                self.volunteer,
+                self._identity,
+                token=self._token,
+                introduction=self._introduction(),
+            )
         except BaseException:
             connection.close()
             raise
+        self._title, self._host_proven = admit.job.title, conversation.host_key
         self._say("state", f"Joined “{admit.job.title}” as number {admit.position}.")
         return conversation, admit
 
@@ -219,7 +261,7 @@ class Agent:
             if leaving.done():
                 with contextlib.suppress(PeerError):
                     await conversation.connection.send(Leave(reason="the volunteer stopped"))
-                return self._outcome("stopped")
+                return self._outcome(self._why_leaving)
             if listening.done():  # it is over, or the host has gone
                 finished = listening.result()
                 return self._outcome(finished.reason, finished)
@@ -238,6 +280,8 @@ class Agent:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            if not conversation.connection.peer.startswith(NEAR):
+                self._received(conversation.fetched_bytes, conversation.fetched_s)
             conversation.connection.close()
 
     async def _work(self, conversation: Conversation, admit: Admit) -> None:
@@ -249,6 +293,8 @@ class Agent:
             self._unanswered.clear()  # they lay in another's memory
             self._bases.clear()
             self._workshop = await self._set_up(conversation, admit)
+            work = self._workshop.spec.work_per_sample
+            self._tally.begin(admit.job.id, admit.job.title, work)
         shop, parts = self._workshop, self._parts(conversation, admit, self._workshop)
         if not self._agreed >= _machines(parts):  # the host has moved its parameters since
             await self._agree(conversation, admit, shop)
@@ -330,6 +376,7 @@ class Agent:
     async def _lane(self, reach: Reach, shop: Workshop, slot: int) -> None:
         """One lane, from the update it could not bring home on the last connection, if any."""
         waits, later = 0, asyncio.get_running_loop().call_soon  # when the next unit is under way
+        again = slot in self._unanswered  # refused now, it may have been taken the first time
         while True:
             update, trained = self._unanswered.get(slot, (None, False))
             payload: Payload = shop.update(slot) if trained else b""
@@ -342,6 +389,10 @@ class Agent:
             if update is not None:
                 del self._unanswered[slot]
                 self._record(update, answer.verdict)
+                accepted = answer.verdict == "accepted"
+                if trained and (accepted or not again):
+                    self._tally.answered(update.samples, accepted=accepted)
+                again = False
                 later(self._tell_of, update, self.samples, self.accepted)
             if isinstance(answer, Wait):
                 waits += 1
@@ -352,7 +403,10 @@ class Agent:
             waits = 0
             update = await self._compute(reach, shop, answer, slot)
             if update is not None:
-                self._unanswered[slot] = (update, answer.unit.kind == "train")
+                trained = answer.unit.kind == "train"
+                self._unanswered[slot] = (update, trained)
+                if trained:
+                    self._tally.computed(update.samples)
 
     async def _compute(
         self, reach: Reach, shop: Workshop, grant: Grant, slot: int
@@ -434,6 +488,8 @@ class Agent:
             left=left and finished is None,
             samples=finished.samples if finished else self.samples,
             credit=finished.credit if finished else None,
+            title=self._title,
+            host=self._host_proven,
         )
 
     def _say(self, kind: Kind, text: str) -> None:

@@ -40,6 +40,9 @@ SERVERS = (
 )
 SERVERS_NAMED = 8
 MAX_SERVER = 64
+MAX_DESCRIPTION = 400
+"""Characters of it that are shown: what follows must stay in sight."""
+MAX_CONTACT = 120
 WALLED = "all hold here: what computes reaches no network, no file and no other program."
 
 
@@ -66,6 +69,9 @@ class Request:
     """Protections that do not hold on this machine, in words."""
     own_model: bool = False
     """The owner's own model computes, outside the walls."""
+    description: str = ""
+    contact: str = ""
+    """What the host has published of its job, and where people reach it."""
     servers: tuple[str, ...] = ()
     """Addresses at which the parameters are kept, where the host does not keep them itself."""
 
@@ -200,6 +206,10 @@ def lines(request: Request, width: int = WIDTH) -> list[str]:
     if request.servers:
         said += row("servers", f"{SERVERS} {_named(request.servers)}.")
     said += row("what for", one_line(request.cause) or "it does not say")
+    if description := _clipped(request.description, MAX_DESCRIPTION):
+        said += row("it says", f"“{description}”")
+    if contact := _clipped(request.contact, MAX_CONTACT):
+        said += row("contact", contact)
     said += row("memory", f"up to {size(request.memory_bytes)}")
     said += row(
         "traffic",
@@ -238,9 +248,14 @@ def size(count: int) -> str:
 
 def _named(servers: Sequence[str]) -> str:
     """A host may name many, with long names, and what follows must stay in sight."""
-    named = [f"{name[:MAX_SERVER]}…" if len(name) > MAX_SERVER else name for name in servers]
+    named = [_clipped(name, MAX_SERVER) for name in servers]
     more = len(named) - SERVERS_NAMED
     return one_line(", ".join(named[:SERVERS_NAMED]) + (f" and {more} more" if more > 0 else ""))
+
+
+def _clipped(text: str, length: int) -> str:
+    shown = one_line(text)
+    return f"{shown[:length]}…" if len(shown) > length else shown
 
 
 def _row(label: str, text: str, *, width: int) -> list[str]:

@@ -89,13 +89,18 @@ class Conversation:
         self.host_name = ""
         self.bare = False
         """Servers keep the parameters: units come without them."""
+        self.fetched_bytes, self.fetched_s = 0, 0.0
+        """Blobs that came, and how long we were waiting for any."""
+        self._fetching_since = 0.0
         tickets = itertools.count(1)
         self._exchanges: Questions[Rooms, Answer] = Questions(NO_ROOMS, tickets)
         self._fetches: Questions[memoryview, Fresh] = Questions(NO_ROOM, tickets)
         self._blobs: dict[ChunkHash, tuple[int, asyncio.Future[bytes]]] = {}
         connection.set_sink(self._sink)
 
-    async def join(self, volunteer: Volunteer, identity: Identity, *, token: str = "") -> Admit:
+    async def join(
+        self, volunteer: Volunteer, identity: Identity, *, token: str = "", introduction: str = ""
+    ) -> Admit:
         """Raises PeerError, TurnedAway where the host does not want us."""
         challenge = secrets.token_bytes(CHALLENGE_BYTES)
         welcome, self.host_key = await handshake.greet(
@@ -108,6 +113,7 @@ class Conversation:
                 key=identity.public,
                 signature=identity.sign(welcome.challenge),
                 token=token,
+                introduction=introduction,
             )
         )
         admit = expect(await handshake.hear(self.connection), Admit)
@@ -134,7 +140,10 @@ class Conversation:
         """The bytes with that hash, of exactly that size; the caller verifies the hash."""
         if wanted in self._blobs:
             return await asyncio.shield(self._blobs[wanted][1])
-        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[bytes] = loop.create_future()
+        if not self._blobs:
+            self._fetching_since = loop.time()
         self._blobs[wanted] = (size, future)
         await self.connection.send(Get(hash=wanted))
         return await future
@@ -193,6 +202,8 @@ class Conversation:
             self._fetches.answer(message.ticket, message)
         elif isinstance(message, Blob):
             _, blob = self._blobs.pop(message.hash, (0, None))
+            if blob is not None:
+                self._note_fetched(len(payload))
             if blob is not None and not blob.done():
                 blob.set_result(bytes(payload))
         elif isinstance(message, Finished):
@@ -201,6 +212,12 @@ class Conversation:
             raise told(message)
         elif not isinstance(message, RosterChanged):
             raise FrameError(f"A host does not say {type(message).__name__}.")
+
+    def _note_fetched(self, size: int) -> None:
+        now = asyncio.get_running_loop().time()
+        self.fetched_bytes += size
+        self.fetched_s += max(0.0, now - self._fetching_since)
+        self._fetching_since = now
 
     def _fail(self, error: CrowdgradError) -> None:
         self._exchanges.fail(error)

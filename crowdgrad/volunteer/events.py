@@ -14,6 +14,8 @@ class Event:
     kind: Kind
     text: str
     """One sentence in plain words."""
+    stays: bool = False
+    """It is still worth reading when the next event has come."""
     data: dict[str, str | int | float] = field(default_factory=dict)
 
 

@@ -41,7 +41,7 @@ class Entry:
     """Seconds since 1970."""
     host: str
     what: str
-    """start, state, trouble, note, units, job (one has ended) or stop."""
+    """start, state, trouble, note, units, credit, job (one has ended) or stop."""
     words: str
     data: Data
 

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection
 
 from crowdgrad.domain.job import JobId
-from crowdgrad.domain.matching import MAX_AVOIDED
+from crowdgrad.domain.matching import MAX_AVOIDED, Wants
 from crowdgrad.errors import (
     ChildDied,
     CrowdgradError,
@@ -37,17 +37,25 @@ AGAIN_S = 30.0
 Pay = Callable[[Match], Awaitable[Outcome]]
 
 
+def ended(outcome: Outcome) -> str:
+    return f"It ended: {outcome.reason}. Looking for another."
+
+
 async def one_after_another(
     match: Match,
     pay: Pay,
     watch: Watch,
     *,
     may_go_on: Callable[[CrowdgradError | Outcome], bool],
+    parting: Callable[[Outcome], str] = ended,
+    wants: Wants | None = None,
     again_s: float = AGAIN_S,
 ) -> None:
     """Work for one job after the other; closes the presence at the end.
 
     `pay` visits a host. `may_go_on`: after this error, which is raised otherwise, or this outcome.
+    `parting`: what to say between two jobs.
+    `wants`: the next is to be this one; None: any other that we would work for.
     """
     unwanted: deque[JobId] = deque(maxlen=MAX_AVOIDED - 1)
     try:
@@ -64,9 +72,11 @@ async def one_after_another(
             else:
                 if not may_go_on(outcome):
                     return
-                told = f"It ended: {outcome.reason}. Looking for another."
-                watch(Event(kind="state", text=told))
-            match = await _next(match.presence, match.listing.id, unwanted, again_s)
+                watch(Event(kind="state", text=parting(outcome)))
+            if wants is not None:
+                match = await match.presence.next_job(wants=wants)
+            else:
+                match = await _next(match.presence, match.listing.id, unwanted, again_s)
     finally:
         await match.presence.close()
 

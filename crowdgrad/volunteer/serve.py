@@ -9,29 +9,28 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from dataclasses import dataclass
 
-from crowdgrad.domain.matching import as_code
-from crowdgrad.errors import (
-    CrowdgradError,
-    SettingError,
-    TargetError,
-    TurnedAway,
-)
-from crowdgrad.net import identity
+from crowdgrad.domain.matching import ANYONE, Wants
+from crowdgrad.errors import CrowdgradError, SettingError, TargetError
+from crowdgrad.net import identity, web
 from crowdgrad.net.matchmaker import Match, VolunteerPresence, wait_for_job
 from crowdgrad.net.transport import tcp
 from crowdgrad.replication.store import ChunkStore
 from crowdgrad.settings import Settings
+from crowdgrad.volunteer import speed, tally, target, wishes
 from crowdgrad.volunteer.agent import Agent, Outcome
-from crowdgrad.volunteer.consent import Ask, Consent, Owner, Request
+from crowdgrad.volunteer.consent import Ask, Owner
+from crowdgrad.volunteer.countersigning import Countersigning
 from crowdgrad.volunteer.events import Event, Watch
-from crowdgrad.volunteer.hosts import KnownHosts, Refusals, fingerprints
+from crowdgrad.volunteer.hosts import KnownHosts, Refusals, fingerprint, fingerprints
 from crowdgrad.volunteer.journal import Journal
-from crowdgrad.volunteer.matched import one_after_another
-from crowdgrad.volunteer.probe import describe
+from crowdgrad.volunteer.matched import ended, one_after_another
+from crowdgrad.volunteer.probe import describe, machine, utc_offset_s
+from crowdgrad.volunteer.resting import FAREWELL, OVER, Resting, in_own_time
 from crowdgrad.volunteer.talk import Trusted
+from crowdgrad.volunteer.visits import Visits
 
 POLITE_S = 1.0
 """How long saying goodbye may take."""
@@ -40,7 +39,7 @@ POLITE_S = 1.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     target: str | None
-    """HOST:PORT, a job's code or id, or None for whoever needs help."""
+    """HOST:PORT, a job's code, id or link, or None for whoever needs help."""
     guest: bool = False
     """Use a key for this process only."""
     seed: str = ""
@@ -55,26 +54,10 @@ class Options:
     """Help whoever it is, without a question."""
     trusted: Trusted | None = None
     """A model on this machine's own disk to compute with, instead of the program."""
-
-
-def address_of(target: str | None) -> tuple[str, int] | None:
-    """The address a target names, if it is one. Raises TargetError for a port that is none."""
-    host, colon, port = (target or "").rpartition(":")
-    if not colon:
-        return None
-    if not (port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16 and host):
-        raise TargetError(
-            f"{target!r} is not an address.", advice="Write HOST:PORT, e.g. 192.0.2.7:8701."
-        )
-    return host.strip("[]"), int(port)
-
-
-def _check_name(target: str) -> None:
-    if as_code(target) is None and not target.replace("-", "").isalnum():
-        raise TargetError(
-            f"{target!r} is neither an address nor a job's code.",
-            advice="Write HOST:PORT, or the code the host shows, e.g. K7Q-2MP.",
-        )
+    causes: tuple[str, ...] = ()
+    """What to help before anything else; none: those of the settings."""
+    hosts: tuple[str, ...] = ()
+    """Fingerprints of the only hosts to help; none: any."""
 
 
 async def work(
@@ -91,13 +74,13 @@ async def work(
     `outcomes` receives how each job ended, as it ends. `ask`: puts the question whether to help a
     host to a person; None where there is none.
     """
-    address = address_of(options.target)
-    if address is None and options.target is not None:
-        _check_name(options.target)
+    goal = target.read(options.target)
+    wants = wanted(goal, options, settings)
     key = identity.guest(options.seed) if options.guest else identity.load_or_make(settings.home)
     journal = Journal(settings.home, time.time)
     watch = journal.watch(watch)
-    visits = _Visits(_owner(options, settings, ask), journal, outcomes)
+    visits = Visits(_owner(options, settings, ask), journal, outcomes, only=wants.hosts)
+    counted = tally.Tally(None if options.guest else settings.home / tally.NAME, time.monotonic)
     agent = Agent(
         identity=key,
         volunteer=describe(key, settings.name, own_model=options.trusted is not None),
@@ -107,6 +90,8 @@ async def work(
         random01=random.random,
         reconnect_s=settings.reconnect_s,
         token=options.token,
+        tally=counted,
+        received=lambda count, s: speed.note_download(settings.home, time.time(), count, s),
         pace_s=options.pace_s,
         trusted=options.trusted,
         consent=visits.consent,
@@ -114,16 +99,47 @@ async def work(
         all_walls=settings.walls == "all",
         memory_bytes=settings.memory_mb * 1_000_000 or None,
     )
-    if address is not None:
-        jobs = visits.pay(agent, address)
+    if goal.address is not None:
+        jobs = visits.pay(agent, goal.address)
     else:
-        jobs = _matched_jobs(agent, visits, options, settings, watch)
+        searching = Searching(
+            url=goal.matchmaker or settings.matchmaker,
+            key=key,
+            linked=bool(goal.matchmaker),
+            wants=wants,
+            options=options,
+            settings=settings,
+        )
+        signing = Countersigning(counted, journal.write, watch)
+        jobs = matched_jobs(agent, visits, searching, signing, watch)
     me = agent.volunteer
     journal.write("start", f"{me.software} lends this machine as {me.name} (key {me.id}).")
     try:
         await _until_stopped(jobs, agent, stop)
     finally:
         journal.write("stop", "It lends this machine no more.")
+
+
+def wanted(goal: target.Target, options: Options, settings: Settings) -> Wants:
+    """What to ask a matchmaker for. Raises TargetError or SettingError."""
+    if goal.address is not None:
+        if options.causes or options.hosts:
+            raise TargetError(
+                f"{options.target} is an address: no matchmaker is asked for a job.",
+                advice="Leave out --cause and --host-key, or the address.",
+            )
+        return ANYONE
+    trusted = None
+    if settings.trusted_only:
+        listed = fingerprints(settings.trusted_hosts)
+        trusted = wishes.trusted(listed, KnownHosts(settings.home).all())
+    return wishes.wants(
+        job=goal.job,
+        causes=options.causes or wishes.named(settings.causes),
+        only_causes=settings.only_causes,
+        hosts=map(fingerprint, options.hosts),
+        trusted=trusted,
+    )
 
 
 def _owner(options: Options, settings: Settings, ask: Ask | None) -> Owner:
@@ -137,94 +153,113 @@ def _owner(options: Options, settings: Settings, ask: Ask | None) -> Owner:
     )
 
 
-class _Visits:
-    """One host after the other: whom we expect there, what our owner says, how each one ended."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Searching:
+    """Where a job is looked for, as whom, and which."""
 
-    def __init__(self, owner: Consent, journal: Journal, outcomes: list[Outcome]) -> None:
-        self._owner = owner
-        self._journal = journal
-        self.outcomes = outcomes
-        self._expected = ""
+    url: str
+    key: identity.Identity
+    wants: Wants
+    options: Options
+    settings: Settings
+    linked: bool = False
+    """A link said where."""
 
-    async def pay(
-        self,
-        agent: Agent,
-        address: tuple[str, int],
-        expected: str = "",
-        moved: Callable[[], tuple[str, int]] | None = None,
-    ) -> None:
-        """Work for the host at `address`. `expected`: the key a matchmaker says it has.
+    @property
+    def advice(self) -> str:
+        """For somebody to whom nobody answers there."""
+        if self.linked:
+            return "Check the link, or ask whoever gave it to you."
+        return web.DEFAULT_ADVICE if self.url == Settings().matchmaker else web.CHOSEN_ADVICE
 
-        `moved`: where the matchmaker says that it is by now.
-        """
-        self._expected = expected
-        self._journal.host = f"{address[0]}:{address[1]}"
-        ended = "It was broken off."
-        try:
-            outcome = await agent.work_for(*address, moved=moved)
-            self.outcomes.append(outcome)
-            ended = f"It ended: {outcome.reason}. {outcome.samples} samples were used."
-        except asyncio.CancelledError:
-            ended = "It was stopped here."
-            raise
-        except CrowdgradError as error:
-            ended = f"It ended: {error}"
-            raise
-        finally:
-            self._journal.end_job(ended)
-            self._journal.host = ""
-
-    async def consent(self, request: Request) -> tuple[bool, str]:
-        """Raises TurnedAway where another host sits there than the matchmaker told us."""
-        self._journal.host = request.host or request.address
-        # A host of protocol 2.0 proves nothing. It is a stranger then, whatever it was called.
-        if self._expected and request.host and request.host != self._expected:
-            raise TurnedAway(
-                f"The host at {request.address} has the key {request.host}; the matchmaker sent "
-                f"us to {self._expected[:64]}.",
-                advice="Somebody else may listen there: ask the host.",
-            )
-        return await self._owner(request)
+    @property
+    def uses_gpu(self) -> bool:
+        own = self.options.trusted
+        return own is not None and own.device != "cpu"
 
 
-async def _matched_jobs(
-    agent: Agent, visits: _Visits, options: Options, settings: Settings, watch: Watch
+async def matched_jobs(
+    agent: Agent, visits: Visits, searching: Searching, signing: Countersigning, watch: Watch
 ) -> None:
     """One job after the other, as the matchmaker finds them; a named one, and that is all."""
-    match = await wait_for_job(
-        settings.matchmaker,
-        agent.volunteer,
-        wants=options.target,
-        on_waiting=lambda reason: watch(Event(kind="state", text=reason)),
-    )
+    options, wants = searching.options, searching.wants
+    offers = await asyncio.to_thread(machine, searching.settings, with_gpu=searching.uses_gpu)
+    resting, offset_s = Resting(offers.hours, time.time), utc_offset_s(time.time())
+
+    def waits(reason: str) -> None:
+        if not visits.under_way:  # the matchmaker may know before us that a job is over
+            watch(Event(kind="state", text=in_own_time(reason, offset_s)))
+
+    def turned_away(error: CrowdgradError) -> None:
+        if visits.under_way:  # otherwise it is what the wait for a job ends with
+            told = f"The matchmaker has turned us away: {error}"
+            watch(Event(kind="trouble", text=f"{told} The job at hand goes on.", stays=True))
+
+    with web.advising(searching.advice):
+        match = await wait_for_job(
+            searching.url,
+            agent.volunteer,
+            key=searching.key,
+            machine=offers,
+            wants=wants,
+            on_waiting=waits,
+            on_credit=signing.offered,
+            on_turned_away=turned_away,
+        )
 
     async def pay(match: Match) -> Outcome:
-        address = address_of(match.listing.offer.address)
-        assert address is not None
-        expected, moved = match.listing.offer.key, _where(match.presence)
-        await visits.pay(agent, address, expected=expected, moved=moved)
-        return visits.outcomes[-1]
+        now = _Now(match.presence)
+        signing.begin(match.listing.id)
+        try:
+            async with resting.guard(lambda: agent.rest(OVER)):
+                await visits.pay(
+                    agent,
+                    now.address(),
+                    match.listing,
+                    moved=now.address,
+                    introduction=now.introduction,
+                )
+            outcome = visits.outcomes[-1]
+            if not (outcome.left or may_go_on(outcome)):
+                await signing.settle(outcome.samples)
+        finally:
+            signing.end()
+        return outcome
+
+    def rested(outcome: Outcome) -> bool:
+        return resting.over and outcome.left
+
+    def parting(outcome: Outcome) -> str:
+        return FAREWELL if rested(outcome) else ended(outcome)
 
     def may_go_on(after: CrowdgradError | Outcome) -> bool:
-        if options.target is not None:
+        if isinstance(after, Outcome) and rested(after):
+            return True
+        if wants.job is not None:
             return False
         if isinstance(after, CrowdgradError):
             return _another_may_do(after, options)
         return not (options.once or after.left)
 
-    await one_after_another(match, pay, watch, may_go_on=may_go_on)
+    again = wants if wants.job is not None else None
+    await one_after_another(match, pay, watch, may_go_on=may_go_on, parting=parting, wants=again)
 
 
-def _where(presence: VolunteerPresence) -> Callable[[], tuple[str, int]]:
-    """Where the host we were matched with is by now: it may have been started again elsewhere."""
+class _Now:
+    """The host we were matched with, as of now: it may have been started again elsewhere."""
 
-    def now() -> tuple[str, int]:
-        assert presence.match is not None
-        address = address_of(presence.match.listing.offer.address)
+    def __init__(self, presence: VolunteerPresence) -> None:
+        self._presence = presence
+
+    def address(self) -> tuple[str, int]:
+        assert self._presence.match is not None
+        address = target.address_of(self._presence.match.listing.offer.address)
         assert address is not None
         return address
 
-    return now
+    def introduction(self) -> str:
+        assert self._presence.match is not None
+        return self._presence.match.introduction
 
 
 def _another_may_do(error: CrowdgradError, options: Options) -> bool:

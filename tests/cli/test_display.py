@@ -6,9 +6,10 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+import segno
 from rich.console import Console
 
-from crowdgrad.cli.display import View, _amount, plain, sparkline, summary
+from crowdgrad.cli.display import View, _amount, plain, qr_code, sparkline, summary
 from crowdgrad.domain.program import Better
 from crowdgrad.domain.work import Version
 from crowdgrad.host.evaluation import Scores
@@ -217,3 +218,16 @@ def test_sparks_rise_with_the_values() -> None:
     assert sparkline([0.0, 0.5, 1.0]) == "▁▅█"
     assert sparkline([1.0]) == ""
     assert sparkline([2.0, 2.0]) == "▁▁"
+
+
+def test_a_link_becomes_a_picture_that_can_be_read_back() -> None:
+    """Every character is two modules, light ones drawn: the same matrix, with its quiet border."""
+    link = "https://match.example.org/j/K7Q-2MP"
+    rows = qr_code(link).plain.split("\n")
+    light = {"█": (1, 1), "▀": (1, 0), "▄": (0, 1), " ": (0, 0)}
+    seen = [[light[c][half] for c in row] for row in rows for half in (0, 1)]
+    matrix = [[1 - module for module in row] for row in segno.make(link).matrix]
+    size, border = len(matrix), 2
+    assert [row[border : border + size] for row in seen[border : border + size]] == matrix
+    assert all(all(row) for row in seen[:border])
+    assert {len(row) for row in rows} == {size + 2 * border}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,9 +12,13 @@ import pytest
 from rich.console import Console
 
 from crowdgrad.cli import host
+from crowdgrad.cli.display import qr_code
 from crowdgrad.cli.main import parser
-from crowdgrad.errors import DataMissing
+from crowdgrad.errors import DataMissing, SettingError, TargetError, Unreachable
 from crowdgrad.host.earlier import read_run
+from crowdgrad.host.keeping.resume import Serving
+from crowdgrad.host.serve import Here
+from crowdgrad.settings import Settings
 from tests.host.telling.test_report import prepared
 from tests.host.test_earlier import a_run
 
@@ -59,3 +65,92 @@ def test_what_should_be_known_is_said_first(tmp_path: Path) -> None:
         "[/b]",
     ):
         assert said in text
+
+
+HERE = Here(
+    address="192.0.2.7:8701",
+    url="http://127.0.0.1:8702",
+    folder=Path("runs/digits-1"),
+    code="K7Q-2MP",
+    key="0123456789abcdef",
+    link="https://match.example.org/j/K7Q-2MP",
+    admit="introduced",
+)
+
+
+def greeted(here: Here, *, terminal: bool = False, width: int = 100, qr: bool = False) -> str:
+    console = Console(width=width, force_terminal=terminal, color_system=None, file=io.StringIO())
+    with console.capture() as shown:
+        host._greet(console, here, "https://match.example.org", qr=qr)
+    return shown.get()
+
+
+def test_people_are_given_the_code_and_the_link() -> None:
+    text = greeted(HERE)
+    assert "crowdgrad work K7Q-2MP --matchmaker https://match.example.org" in text
+    assert f"  {HERE.link}\n" in text
+    assert "█" not in text
+    assert HERE.address not in text, "who comes with that is turned away"
+    assert f"crowdgrad work {HERE.address}" in greeted(replace(HERE, admit="anyone"))
+    alone = greeted(replace(HERE, code=None, link="", admit="anyone"), terminal=True, qr=True)
+    assert f"crowdgrad work {HERE.address}" in alone
+    assert "█" not in alone
+
+
+def test_a_terminal_shows_the_link_as_a_picture_and_a_log_if_it_is_asked_to() -> None:
+    drawn = qr_code(HERE.link).plain
+    for how in ({"terminal": True}, {"qr": True}, {"qr": True, "width": 10}):
+        assert drawn in greeted(HERE, **how)  # type: ignore[arg-type]
+    assert "█" not in greeted(HERE, terminal=True, width=20), "half a picture is none"
+
+
+def test_where_it_is_found_is_announced(tmp_path: Path) -> None:
+    host._announce(str(tmp_path / "a.json"), HERE)
+    told = json.loads((tmp_path / "a.json").read_text())
+    assert set(told) == {"address", "url", "folder", "code", "link", "key", "pid"}
+    assert told["link"] == HERE.link
+
+
+BEFORE = Serving(
+    host="127.0.0.1", port=1, matchmaker="http://m", matchmaker_key="ab" * 32, admit="anyone"
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "key", "admit"),
+    [
+        ([], bytes.fromhex("ab" * 32), "anyone"),
+        (["--admit", "introduced"], bytes.fromhex("ab" * 32), "introduced"),
+        (["--matchmaker", "http://m"], bytes.fromhex("ab" * 32), "anyone"),
+        (["--matchmaker", "http://another"], b"", "anyone"),
+    ],
+)
+def test_a_run_goes_on_with_the_matchmaker_it_knew(
+    words: list[str], key: bytes, admit: str
+) -> None:
+    options = host._options(parser().parse_args(["host", "--resume", "last", *words]), BEFORE)
+    assert (options.matchmaker_key, options.admit) == (key, admit)
+    first = host._options(parser().parse_args(["host", "job.toml", *words]), None)
+    assert first.matchmaker_key == b""
+
+
+def test_that_nobody_could_introduce_anyone_is_said_before_the_model_is_looked_at(
+    job: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crowdgrad.host.job.prepare", lambda *what: pytest.fail("too late"))
+    args = parser().parse_args(["host", job, "--admit", "introduced"])
+    options = host._options(args, None)
+    with pytest.raises(SettingError, match="no matchmaker introduces any"):
+        host._prepare(args, options, Settings(home=tmp_path), Console(quiet=True))
+
+
+def test_that_no_matchmaker_is_there_is_said_before_the_model_is_looked_at(
+    job: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crowdgrad.host.job.prepare", lambda *what: pytest.fail("too late"))
+    for url, error in (("http://127.0.0.1:1", Unreachable), ("no sense", TargetError)):
+        args = parser().parse_args(["host", job, "--matchmaker", url, "--yes"])
+        with pytest.raises(error):
+            host._prepare(
+                args, host._options(args, None), Settings(home=tmp_path), Console(quiet=True)
+            )

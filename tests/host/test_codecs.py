@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from crowdgrad.domain.program import ProgramSpec, TensorSpec
 from crowdgrad.domain.work import CodecName, UnitId, Update, Version
-from crowdgrad.errors import PeerError, VersionMismatch
 from crowdgrad.host.allocation import INLINE_BYTES
 from crowdgrad.host.parameters import Parameters
 from crowdgrad.host.unpacking import AT_ONCE, Unpacking
-from crowdgrad.net import handshake
-from crowdgrad.net.identity import guest
-from crowdgrad.net.messages import Admit, Hello, Join, Welcome, expect
 from crowdgrad.numerics.codecs.packing import Packing
 from crowdgrad.numerics.vectors import Vector
 from crowdgrad.recipes.async_sgd import AsyncSGD
 from crowdgrad.recipes.base import Recipe
 from crowdgrad.recipes.dc_asgd import DCASGD
 from tests.host import small
-from tests.host.house import ADDRESS, House, in_house
+from tests.host.house import House, in_house
 from tests.host.people import D, gradient_of, stage, weights
 from tests.virtual_time import run_virtual
 
@@ -211,24 +205,3 @@ def test_a_whole_job_in_half_precision(size: int) -> None:
         assert house.training.ledger.total_samples == 4 * 45
 
     in_house(scenario, recipe=recipe, size=size)
-
-
-@pytest.mark.parametrize("codec", ["fp32", "fp16"])
-def test_who_has_not_heard_of_codecs_is_told_to_update(codec: CodecName) -> None:
-    async def scenario(house: House) -> None:
-        connection = await house.network.connect(*ADDRESS)
-        await connection.send(Hello(protocol=(2, 1), software="last year's", challenge=b"c" * 32))
-        welcome = expect(await handshake.hear(connection), Welcome)
-        key = guest()
-        me = replace(small.volunteer("someone"), id=key.id)
-        join = Join(volunteer=me, key=key.public, signature=key.sign(welcome.challenge), token="")
-        with contextlib.suppress(PeerError):  # we may have been turned away by now
-            await connection.send(join)
-        if codec == "fp32":
-            expect(await handshake.hear(connection), Admit)
-            return
-        with pytest.raises(VersionMismatch, match="travel as fp16") as told:
-            expect(await handshake.hear(connection), Admit)
-        assert "Update" in told.value.advice
-
-    in_house(scenario, recipe=AsyncSGD(batch_size=10, overlap=0, codec=codec), size=3)

@@ -14,6 +14,7 @@ from crowdgrad.errors import Unreachable
 from crowdgrad.host.job import Prepared
 from crowdgrad.host.serve import Options, Run
 from crowdgrad.host.telling.status import Status
+from crowdgrad.net.identity import guest
 from crowdgrad.net.matchmaker import publish
 from crowdgrad.settings import Settings
 from crowdgrad.volunteer import serve as volunteer
@@ -86,8 +87,8 @@ def test_who_named_a_job_is_not_sent_to_another(settings: Settings, tmp_path: Pa
     outcomes: list[Outcome] = []
 
     async def scenario(url: str) -> None:
-        gone = await publish(url, offer("gone-1"), worker=worker())
-        other = await publish(url, offer("other-1"), worker=worker())
+        gone = await publish(url, offer("gone-1"), key=guest("gone"), worker=worker())
+        other = await publish(url, offer("other-1"), key=guest("other"), worker=worker())
         options = volunteer.Options(target="gone-1", guest=True)
         here = Settings(home=settings.home, matchmaker=url)
         try:

@@ -159,7 +159,8 @@ def test_the_matchmaker_dies_and_nobody_in_the_job_notices(
     def matchmaker(port: str) -> Child:
         file = tmp_path / "matchmaker.json"
         file.unlink(missing_ok=True)
-        return Child(["matchmaker", "--port", port, "--json", str(file)], log=tmp_path / "mm.log")
+        words = ["matchmaker", "--home", str(tmp_path / "mm"), "--port", port, "--json", str(file)]
+        return Child(words, log=tmp_path / "mm.log")
 
     async def url(of: Child) -> str:
         while not (tmp_path / "matchmaker.json").exists():

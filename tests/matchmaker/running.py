@@ -14,13 +14,16 @@ from types import TracebackType
 from crowdgrad.domain.job import JobId, Member, Volunteer
 from crowdgrad.domain.matching import Offer
 from crowdgrad.domain.work import VolunteerId
+from crowdgrad.net.identity import Identity, guest
 
 
 class Running:
     """`with Running(folder) as matchmaker:` … `matchmaker.url`; `kill` and `start` at will."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *arguments: str, database: str = "memory:") -> None:
         self._file = folder / "matchmaker.json"
+        self._arguments = ("--database", database, *arguments)
+        self._home = folder / "matchmaker-home"
         self._process: subprocess.Popen[str] | None = None
         self._port = 0
         self.url = ""
@@ -35,11 +38,12 @@ class Running:
         self._file.unlink(missing_ok=True)
         command = [sys.executable, "-W", "error", "-m", "crowdgrad", "matchmaker", "--tied"]
         self._process = subprocess.Popen(
-            [*command, "--port", str(self._port), "--json", str(self._file)],
+            [*command, "--port", str(self._port), "--json", str(self._file), *self._arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            env={**os.environ, "CROWDGRAD_HOME": str(self._home)},
         )
         while not self._file.exists():
             assert self._process.poll() is None, self._process.communicate()
@@ -91,9 +95,14 @@ def worker() -> Member:
     return Member(position=0, id=VolunteerId("worker0"), name="the host's own")
 
 
+def key_of(name: str) -> Identity:
+    """The same for the same name."""
+    return guest(name)
+
+
 def volunteer(name: str) -> Volunteer:
     return Volunteer(
-        id=VolunteerId(name),
+        id=key_of(name).id,
         name=f"{name}'s PC",
         cores=2,
         memory_mb=4000,

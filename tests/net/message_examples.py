@@ -104,7 +104,7 @@ EXAMPLES: tuple[Message, ...] = (
         name="Ada's lab",
     ),
     Problem(code="CG503", message="No.", advice="Try again."),
-    Join(volunteer=VOLUNTEER, key=b"k" * 32, signature=b"s" * 64, token="t"),
+    Join(volunteer=VOLUNTEER, key=b"k" * 32, signature=b"s" * 64, token="t", introduction="a.b"),
     Admit(
         job=JOB,
         position=1,

@@ -65,6 +65,34 @@ def test_it_stops_while_somebody_still_reads_a_stream() -> None:
     asyncio.run(main())
 
 
+def test_an_app_is_told_that_it_is_over_also_in_a_hurry(caplog: pytest.LogCaptureFixture) -> None:
+    told: list[str] = []
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
+        yield
+        told.append("over")
+
+    app = FastAPI(lifespan=lifespan)
+
+    @app.get("/slow")
+    async def slow() -> None:
+        await asyncio.Event().wait()
+
+    async def main() -> None:
+        server = HttpServer(app, bind("127.0.0.1", 0), max_message_bytes=1000)
+        await server.start()
+        host, port = server.address.split(":")
+        _, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")
+        await asyncio.sleep(0.1)
+        await server.stop()
+        writer.close()
+
+    asyncio.run(main())
+    assert told == ["over"]
+
+
 def test_an_app_that_cannot_start_is_an_error(caplog: pytest.LogCaptureFixture) -> None:
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crowdgrad.errors import SettingError, TurnedAway
-from crowdgrad.net.identity import guest, id_of, load_or_make, verify
+from crowdgrad.errors import SettingError, TargetError, TurnedAway
+from crowdgrad.net import identity, phrase
+from crowdgrad.net.identity import guest, id_of, load_or_make, recover, verify
 
 
 def test_a_key_is_made_once_and_only_its_owner_can_read_it(tmp_path: Path) -> None:
@@ -103,3 +104,74 @@ def test_any_bytes_are_turned_away(public: bytes, signature: bytes) -> None:
 def test_a_signature_is_for_joining_only() -> None:
     me = guest()
     assert me.sign(b"x") != me._key.sign(b"x")
+
+
+# -- brought back from words ------------------------------------------------------------------
+
+
+def kept(home: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in home.iterdir()}
+
+
+def test_words_bring_a_key_back_on_another_machine(tmp_path: Path) -> None:
+    first = load_or_make(tmp_path / "here")
+    words = " ".join(first.phrase)
+    again = recover(tmp_path / "there" / "deep", words.upper())
+    assert again.public == first.public
+    assert load_or_make(tmp_path / "there" / "deep").public == first.public
+    assert kept(tmp_path / "there" / "deep") == kept(tmp_path / "here")
+    assert stat.S_IMODE((tmp_path / "there" / "deep" / "key").stat().st_mode) == 0o600
+    assert recover(tmp_path / "here", words).public == first.public, "it is there already"
+
+
+def test_another_key_is_not_lost(tmp_path: Path) -> None:
+    keys = [guest(str(number)) for number in range(4)]
+    words = [" ".join(key.phrase) for key in keys]
+    recover(tmp_path, words[0])
+    before = kept(tmp_path)
+    with pytest.raises(SettingError, match="Another key is kept") as refused:
+        recover(tmp_path, words[1])
+    assert "--replace" in refused.value.advice
+    assert kept(tmp_path) == before
+    for one in words[1:]:
+        recover(tmp_path, one, replace=True)
+    raw = [phrase.to_key(one) for one in words]
+    assert kept(tmp_path) == {
+        "key": raw[3], "key.old": raw[0], "key.old-2": raw[1], "key.old-3": raw[2],
+    }  # fmt: skip
+    for file in tmp_path.iterdir():
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_a_damaged_key_is_put_beside_too(tmp_path: Path) -> None:
+    (tmp_path / "key").write_bytes(b"torn")
+    words = " ".join(guest("me").phrase)
+    with pytest.raises(SettingError, match="Another key"):
+        recover(tmp_path, words)
+    assert recover(tmp_path, words, replace=True).id == load_or_make(tmp_path).id
+    assert kept(tmp_path)["key.old"] == b"torn"
+
+
+def test_wrong_words_change_nothing(tmp_path: Path) -> None:
+    with pytest.raises(TargetError):
+        recover(tmp_path / "home", "nothing like that", replace=True)
+    assert not (tmp_path / "home").exists()
+
+
+def test_of_recovering_and_a_first_start_one_wins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A key that was made between looking and writing is not written over, nor taken for ours."""
+    me = guest("me")
+    read = identity._read
+
+    def as_if_none(file: Path) -> bytes | None:
+        monkeypatch.setattr(identity, "_read", read)
+        load_or_make(file.parent)
+        return None
+
+    monkeypatch.setattr(identity, "_read", as_if_none)
+    with pytest.raises(SettingError, match="Another key"):
+        recover(tmp_path, " ".join(me.phrase))
+    assert [file.name for file in tmp_path.iterdir()] == ["key"]
+    assert load_or_make(tmp_path).id != me.id

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import socket
-from collections.abc import Awaitable, Callable, Iterator
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from crowdgrad.domain.job import Member, Roster
-from crowdgrad.domain.matching import Code, JobListing
+from crowdgrad.domain.job import JobId, JobState, Member, Roster
+from crowdgrad.domain.matching import ANYONE, Code, Gift, JobListing, Machine, Offer, Wants
 from crowdgrad.domain.work import VolunteerId
-from crowdgrad.errors import Replaced, TargetError, TurnedAway, Unreachable
-from crowdgrad.net import rooms
+from crowdgrad.errors import Replaced, TurnedAway, Unreachable
+from crowdgrad.net import introduction, rooms, signing
+from crowdgrad.net.identity import signed_by
 from crowdgrad.net.matchmaker import HostPresence, Match, VolunteerPresence, publish, wait_for_job
-from crowdgrad.net.presence import WEB, normalise
-from tests.matchmaker.running import Running, offer, volunteer, worker
+from crowdgrad.net.presence import WEB, Socket, Wire
+from crowdgrad.net.web import ask, authority, open_socket, path_of
+from tests.matchmaker.running import Running, key_of, offer, volunteer, worker
 
 WITHIN_S = 20.0
+HOST = key_of("host")
 
 
 @pytest.fixture
@@ -42,7 +48,53 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 def ids(roster: Roster) -> list[tuple[int, str]]:
-    return [(member.position, member.id) for member in roster.members]
+    """Places, and the names their owners' keys were made from."""
+    names = {key_of(name).id: name for name in ("a", "b", "c", "gone")}
+    return [(member.position, names.get(member.id, member.id)) for member in roster.members]
+
+
+async def hosting(
+    url: str,
+    offered: Offer | None = None,
+    *,
+    key: str = "host",
+    state: JobState = "waiting",
+    members: Iterable[Member] = (),
+    on_roster: Callable[[Roster], None] | None = None,
+    wire: Wire | None = None,
+) -> HostPresence:
+    return await publish(
+        url,
+        offered or offer(),
+        key=key_of(key),
+        worker=worker(),
+        state=state,
+        members=members,
+        on_roster=on_roster,
+        wire=wire,
+    )
+
+
+async def work(
+    url: str,
+    name: str,
+    *,
+    wants: Wants = ANYONE,
+    on_waiting: Callable[[str], None] | None = None,
+    on_credit: Callable[[JobId, Gift], bool] | None = None,
+    session: str | None = None,
+    wire: Wire | None = None,
+) -> Match:
+    return await wait_for_job(
+        url,
+        volunteer(name),
+        key=key_of(name),
+        wants=wants,
+        on_waiting=on_waiting,
+        on_credit=on_credit,
+        session=session,
+        wire=wire,
+    )
 
 
 async def leave(*all_present: HostPresence | Match) -> None:
@@ -53,11 +105,11 @@ async def leave(*all_present: HostPresence | Match) -> None:
 def test_everyone_gets_the_same_roster_and_hyperparameters(matchmaker: Running) -> None:
     async def scenario() -> None:
         rosters: list[Roster] = []
-        host = await publish(matchmaker.url, offer(), worker=worker(), on_roster=rosters.append)
-        a = await wait_for_job(matchmaker.url, volunteer("a"))
+        host = await hosting(matchmaker.url, on_roster=rosters.append)
+        a = await work(matchmaker.url, "a")
         assert ids(a.roster) == [(0, "worker0"), (1, "a")]
         host.set_state("running")
-        b = await wait_for_job(matchmaker.url, volunteer("b"), wants=host.code)
+        b = await work(matchmaker.url, "b", wants=Wants(job=host.code))
         expected = [(0, "worker0"), (1, "a"), (2, "b")]
         await until(lambda: ids(host.roster) == expected)
         await until(
@@ -66,7 +118,7 @@ def test_everyone_gets_the_same_roster_and_hyperparameters(matchmaker: Running) 
         assert ids(b.roster) == expected
         assert b.listing.state == "running", "joined while running"
         assert (a.position, b.position) == (1, 2)
-        assert a.listing.offer == b.listing.offer == offer()
+        assert a.listing.offer == b.listing.offer == replace(offer(), key=HOST.id)
         assert rosters[-1] == host.roster
         await leave(a, b, host)
 
@@ -75,15 +127,17 @@ def test_everyone_gets_the_same_roster_and_hyperparameters(matchmaker: Running) 
 
 def test_a_volunteer_that_leaves_keeps_its_place(matchmaker: Running) -> None:
     async def scenario() -> None:
-        host = await publish(matchmaker.url, offer(), worker=worker())
-        a = await wait_for_job(matchmaker.url, volunteer("a"))
-        b = await wait_for_job(matchmaker.url, volunteer("b"))
+        host = await hosting(matchmaker.url)
+        a = await work(matchmaker.url, "a")
+        b = await work(matchmaker.url, "b")
         await a.presence.close()
         await until(lambda: ids(host.roster) == [(0, "worker0"), (2, "b")])
-        c = await wait_for_job(matchmaker.url, volunteer("c"))
-        again = await wait_for_job(matchmaker.url, volunteer("a"), token=a.presence.token)
+        c = await work(matchmaker.url, "c")
+        again = await work(matchmaker.url, "a")
         assert (c.position, again.position) == (3, 1)
-        assert [member.id for member in host.members] == ["worker0", "a", "b", "c"]
+        assert [member.name for member in host.members] == [
+            worker().name, "a's PC", "b's PC", "c's PC",
+        ]  # fmt: skip
         await leave(b, c, again, host)
 
     run(scenario())
@@ -92,21 +146,20 @@ def test_a_volunteer_that_leaves_keeps_its_place(matchmaker: Running) -> None:
 def test_waiting_has_reasons_and_the_next_job_follows(matchmaker: Running) -> None:
     async def scenario() -> None:
         reasons: list[str] = []
-        waiting = asyncio.create_task(
-            wait_for_job(matchmaker.url, volunteer("a"), on_waiting=reasons.append)
-        )
+        waiting = asyncio.create_task(work(matchmaker.url, "a", on_waiting=reasons.append))
         await until(lambda: reasons == ["waiting: no job is open"])
-        first = await publish(matchmaker.url, offer("one-1", maximum=1), worker=worker())
+        first = await hosting(matchmaker.url, offer("one-1", maximum=1))
         a = await waiting
         assert a.listing.id == "one-1"
-        second = await publish(matchmaker.url, offer("two-1", minimum=0), worker=worker())
+        second = await hosting(matchmaker.url, offer("two-1", minimum=0))
         first.set_state("finished")
         await until(lambda: a.presence.ended == "finished")
         nxt = await a.presence.next_job()
         assert (nxt.listing.id, nxt.position) == ("two-1", 1)
         # Nobody told the matchmaker that this job is over for us: it is avoided all the same.
         waiting = asyncio.create_task(nxt.presence.next_job())
-        await until(lambda: reasons[-1] == "waiting: no job has room besides those you left")
+        left = "waiting: no job has room besides 1 that you left or will not do"
+        await until(lambda: reasons[-1] == left)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         await leave(nxt, first, second)
@@ -116,13 +169,11 @@ def test_waiting_has_reasons_and_the_next_job_follows(matchmaker: Running) -> No
 
 def test_a_full_job_says_so(matchmaker: Running) -> None:
     async def scenario() -> None:
-        host = await publish(matchmaker.url, offer(maximum=1), worker=worker())
-        a = await wait_for_job(matchmaker.url, volunteer("a"))
+        host = await hosting(matchmaker.url, offer(maximum=1))
+        a = await work(matchmaker.url, "a")
         reasons: list[str] = []
-        b = asyncio.create_task(
-            wait_for_job(matchmaker.url, volunteer("b"), on_waiting=reasons.append)
-        )
-        await until(lambda: reasons == ["waiting: job mnist is full (1 of 1)"])
+        b = asyncio.create_task(work(matchmaker.url, "b", on_waiting=reasons.append))
+        await until(lambda: reasons == ["waiting: job “mnist” is full (1 of 1)"])
         await a.presence.close()
         assert (await b).position == 2
         await leave(b.result(), host)
@@ -132,15 +183,15 @@ def test_a_full_job_says_so(matchmaker: Running) -> None:
 
 def test_a_killed_matchmaker_learns_everything_again(matchmaker: Running) -> None:
     async def scenario() -> None:
-        host = await publish(matchmaker.url, offer(), worker=worker(), state="running")
-        gone = await wait_for_job(matchmaker.url, volunteer("gone"))
-        a = await wait_for_job(matchmaker.url, volunteer("a"))
+        host = await hosting(matchmaker.url, state="running")
+        gone = await work(matchmaker.url, "gone")
+        a = await work(matchmaker.url, "a")
         await gone.presence.close()
         await until(lambda: ids(host.roster) == [(0, "worker0"), (2, "a")])
         code = host.code
         reasons: list[str] = []
         waiting = asyncio.create_task(
-            wait_for_job(matchmaker.url, volunteer("c"), wants="later-1", on_waiting=reasons.append)
+            work(matchmaker.url, "c", wants=Wants(job="later-1"), on_waiting=reasons.append)
         )
         await until(lambda: len(reasons) == 1)
         await asyncio.to_thread(matchmaker.kill)
@@ -152,9 +203,9 @@ def test_a_killed_matchmaker_learns_everything_again(matchmaker: Running) -> Non
         assert host.code == code
         assert a.presence.match is not None
         assert a.presence.match.position == 2
-        b = await wait_for_job(matchmaker.url, volunteer("b"))
+        b = await work(matchmaker.url, "b")
         assert b.position == 3, "the place of one who left is not given away"
-        later = await publish(matchmaker.url, offer("later-1"), worker=worker())
+        later = await hosting(matchmaker.url, offer("later-1"))
         c = await waiting
         assert c.listing.id == "later-1"
         await leave(a, b, c, host, later)
@@ -162,16 +213,16 @@ def test_a_killed_matchmaker_learns_everything_again(matchmaker: Running) -> Non
     run(scenario())
 
 
-def test_a_host_may_come_back_with_its_token_and_nobody_else_may(matchmaker: Running) -> None:
+def test_a_host_may_come_back_with_its_key_and_nobody_else_may(matchmaker: Running) -> None:
     async def scenario() -> None:
-        host = await publish(matchmaker.url, offer(), worker=worker())
-        with pytest.raises(TurnedAway, match="belongs to someone else"):
-            await publish(matchmaker.url, offer(), worker=worker())
-        a = await wait_for_job(matchmaker.url, volunteer("a"))
+        host = await hosting(matchmaker.url)
+        with pytest.raises(TurnedAway, match="belongs to another key"):
+            await hosting(matchmaker.url, key="somebody else")
+        a = await work(matchmaker.url, "a")
         await host.close()
-        again = await publish(
-            matchmaker.url, offer(), worker=worker(), token=host.token, members=host.members[1:]
-        )
+        with pytest.raises(TurnedAway, match="belongs to another key"):
+            await hosting(matchmaker.url, key="somebody else")
+        again = await hosting(matchmaker.url, members=host.members[1:])
         await until(lambda: ids(again.roster) == [(0, "worker0"), (1, "a")])
         assert again.code == host.code
         await leave(a, again)
@@ -179,17 +230,35 @@ def test_a_host_may_come_back_with_its_token_and_nobody_else_may(matchmaker: Run
     run(scenario())
 
 
-def test_of_the_same_volunteer_twice_one_gives_up(matchmaker: Running) -> None:
+def test_of_two_processes_with_one_key_the_second_is_refused(
+    matchmaker: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crowdgrad.net.presence.POLITE_S", 0.0)
+
     async def scenario() -> None:
-        host = await publish(matchmaker.url, offer(), worker=worker())
-        a = await wait_for_job(matchmaker.url, volunteer("a"))
-        with pytest.raises(TurnedAway):
-            await wait_for_job(matchmaker.url, volunteer("a"))
-        twin = await wait_for_job(matchmaker.url, volunteer("a"), token=a.presence.token)
+        host = await hosting(matchmaker.url)
+        a = await work(matchmaker.url, "a")
+        with pytest.raises(TurnedAway) as refused:
+            await work(matchmaker.url, "a")
+        assert "--guest" in str(refused.value)
+        assert a.presence.connected
+        await a.presence.close()
+        again = await work(matchmaker.url, "a")
+        assert again.position == 1
+        await leave(again, host)
+
+    run(scenario())
+
+
+def test_of_the_same_process_twice_one_gives_up(matchmaker: Running) -> None:
+    async def scenario() -> None:
+        host = await hosting(matchmaker.url)
+        a = await work(matchmaker.url, "a")
+        twin = await work(matchmaker.url, "a", session=a.presence.session)
         assert twin.position == 1
         await until(lambda: bool(a.presence.failure or twin.presence.failure))
         first, last = (a, twin) if a.presence.failure else (twin, a)
-        with pytest.raises(Replaced, match="same id"):
+        with pytest.raises(Replaced, match="same key"):
             await first.presence.next_job()
         await until(lambda: last.presence.connected)
         assert last.presence.failure is None
@@ -198,18 +267,121 @@ def test_of_the_same_volunteer_twice_one_gives_up(matchmaker: Running) -> None:
     run(scenario())
 
 
+async def hello(url: str, announced: rooms.Body) -> Socket:
+    """Somebody with the host's key, at the host's door."""
+    where = f"{url.replace('http', 'ws')}/v1/jobs/{offer().id}/presence"
+    socket, body = await WEB.connect(where), rooms.encode(announced)
+    proof = signing.sign(
+        HOST,
+        method=signing.SOCKET,
+        authority=authority(where),
+        path=path_of(where),
+        body=body,
+        time_ms=int(time.time() * 1000),
+        random_bytes=secrets.token_bytes,
+    )
+    said = rooms.Hello(
+        key=proof.key,
+        time_ms=proof.time_ms,
+        nonce=proof.nonce,
+        signature=proof.signature,
+        body=body.decode(),
+    )
+    await socket.send(rooms.encode(said).decode())
+    return socket
+
+
 def test_whom_its_own_late_hello_replaces_comes_back(matchmaker: Running) -> None:
     async def scenario() -> None:
-        host = await publish(matchmaker.url, offer(), worker=worker())
-        where = f"{matchmaker.url.replace('http', 'ws')}/v1/jobs/{offer().id}/presence"
+        host = await hosting(matchmaker.url)
         for _ in range(2):
-            late = await WEB.connect(where)
-            await late.send(rooms.encode(rooms.Hello(token=host.token)).decode())
+            late = await hello(matchmaker.url, host._announcement())
             await until(lambda: not host.connected)
             WEB.abort(late)
             await until(lambda: host.connected)
         assert host.failure is None
-        await leave(await wait_for_job(matchmaker.url, volunteer("a")), host)
+        await leave(await work(matchmaker.url, "a"), host)
+
+    run(scenario())
+
+
+def test_a_clock_that_is_hours_off_does_not_matter(matchmaker: Running) -> None:
+    off = Wire(connect=open_socket, abort=WEB.abort, wall=lambda: time.time() - 7200.0)
+
+    async def scenario() -> None:
+        host = await hosting(matchmaker.url, wire=off)
+        a = await work(matchmaker.url, "a", wire=off)
+        assert a.position == 1
+        await leave(a, host)
+
+    run(scenario())
+    assert b'"gave":[]' in ask(matchmaker.url, "GET", "/v1/me", key=HOST, wall=lambda: 1e9)
+
+
+def test_an_introduction_can_be_checked_offline(matchmaker: Running) -> None:
+    async def scenario() -> None:
+        host = await hosting(matchmaker.url)
+        a = await work(matchmaker.url, "a")
+        said = introduction.check(
+            a.introduction,
+            public=host.matchmaker_key,
+            job=a.listing.id,
+            host=HOST.id,
+            volunteer=key_of("a").id,
+            now=time.time(),
+        )
+        assert said.position == a.position
+        assert str(host.code) in host.link
+        await leave(a, host)
+
+    run(scenario())
+
+
+def test_credit_is_told_countersigned_and_shown(matchmaker: Running) -> None:
+    gift = Gift(units=3, samples=300, flop=1.5e9)
+    asked: list[tuple[str, Gift]] = []
+
+    def agree(job: JobId, told: Gift) -> bool:
+        asked.append((job, told))
+        return told == gift
+
+    async def scenario() -> None:
+        host = await hosting(matchmaker.url)
+        a = await work(matchmaker.url, "a", on_credit=agree)
+        host.credit({key_of("a").id: replace(gift, units=4)})
+        host.credit({key_of("a").id: gift})
+        await until(lambda: len(asked) == 2)
+
+        def shown() -> rooms.CreditBody:
+            raw = ask(matchmaker.url, "GET", f"/v1/keys/{key_of('a').id}")
+            (credit,) = rooms.decode(msgspec.json.Decoder(rooms.KeySummary), raw).gave
+            return credit
+
+        while not (credit := await asyncio.to_thread(shown)).agreed:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        assert credit.reported.gift() == gift
+        text = signing.credit_text(a.listing.id, HOST.id, key_of("a").id, gift)
+        assert signed_by(key_of("a").public, text, bytes.fromhex(credit.signature))
+        await leave(a, host)
+
+    run(scenario())
+    assert [job for job, _ in asked] == ["mnist-1"] * 2
+
+
+def test_who_was_away_is_asked_for_its_signature_when_it_comes(matchmaker: Running) -> None:
+    gift = Gift(units=3, samples=300, flop=1.5e9)
+    asked: list[Gift] = []
+
+    async def scenario() -> None:
+        host = await hosting(matchmaker.url)
+        a = await work(matchmaker.url, "a")
+        await a.presence.close()
+        host.credit({key_of("a").id: gift})
+        again = await work(
+            matchmaker.url, "a", on_credit=lambda _, told: asked.append(told) or True
+        )
+        await until(lambda: asked == [gift])
+        await leave(again, host)
 
     run(scenario())
 
@@ -221,9 +393,9 @@ def test_nobody_there(tmp_path: Path) -> None:
 
         async def scenario() -> None:
             with pytest.raises(Unreachable) as host:
-                await publish(url, offer(), worker=worker())
+                await hosting(url)
             with pytest.raises(Unreachable) as guest:
-                await wait_for_job(url, volunteer("a"))
+                await work(url, "a")
             for failure in (host.value, guest.value):
                 assert failure.code == "CG202"
                 assert "`crowdgrad matchmaker`" in failure.advice
@@ -231,26 +403,19 @@ def test_nobody_there(tmp_path: Path) -> None:
         run(scenario())
 
 
-@pytest.mark.parametrize("url", ["", "ftp://x", "http://", "http://x:99999", "http://[::1"])
-def test_an_address_that_is_none(url: str) -> None:
-    with pytest.raises(TargetError, match="not the address"):
-        normalise(url)
-
-
-def test_an_address_may_be_typed_short() -> None:
-    assert normalise("127.0.0.1:8700") == normalise("http://127.0.0.1:8700/")
-
-
 def test_who_works_comes_back_to_its_job_and_to_no_other() -> None:
     async def scenario() -> None:
         presence = VolunteerPresence(
             "127.0.0.1:1",
             volunteer("a"),
-            wants=None,
-            token="t" * 48,
+            key=key_of("a"),
+            machine=Machine(),
+            wants=ANYONE,
+            session="this",
             on_waiting=None,
             on_roster=None,
             on_ended=None,
+            on_credit=None,
             random01=lambda: 0.5,
         )
         listing = JobListing(offer=offer(), state="running", published_at=1.0, code=Code("AAA-222"))
@@ -261,9 +426,10 @@ def test_who_works_comes_back_to_its_job_and_to_no_other() -> None:
             )
         )
         await presence.matched()
-        assert rooms.encode(presence._announcement()).count(b'"wants":"mnist-1"') == 1
+        assert presence._announcement().working_for == "mnist-1"
         presence._receive(rooms.JobEnded(job="mnist-1", state="finished"))
-        assert rooms.encode(presence._announcement()).count(b'"wants":null') == 1
+        assert presence._announcement().working_for is None
+        assert presence._announcement().wants == rooms.WantsBody()
 
     run(scenario())
 
@@ -277,8 +443,8 @@ def test_a_long_roster_is_told_in_part() -> None:
             "127.0.0.1:1",
             offer(),
             known=[worker(), *(member.member() for member in members)],
+            key=HOST,
             state="running",
-            token="t" * 48,
             on_roster=None,
             random01=lambda: 0.5,
         )
@@ -286,7 +452,6 @@ def test_a_long_roster_is_told_in_part() -> None:
             rooms.RosterChanged(job="mnist-1", members=tuple(members[4:5]), next_position=5000)
         )
         body = host._announcement()
-        assert isinstance(body, rooms.Publish)
         assert len(rooms.encode(body)) < rooms.MAX_REQUEST_BYTES
         told = [member.position for member in body.members]
         assert told[:2] == [0, 5], "the worker and whoever is here"
@@ -307,11 +472,10 @@ def test_a_member_is_told_once_though_it_had_two_places() -> None:
             member,
             replace(member, position=3),
         ],
+        key=HOST,
         state="running",
-        token="t",
         on_roster=None,
         random01=lambda: 0.0,
     )
     told = presence._announcement()
-    assert isinstance(told, rooms.Publish)
     assert [(m.position, m.id) for m in told.members] == [(0, "00"), (3, "ab")]

@@ -92,6 +92,7 @@ def test_a_damaged_message_is_a_message_or_refused(message: Message, data: st.Da
         assert decode(message.kind, body).kind == message.kind
 
 
+JOIN = msgspec.to_builtins(example_of("Join"), builtin_types=(bytes,))
 WELCOME = {"protocol": (2, 1), "software": "x", "challenge": b"c" * 32}
 NONSENSE = [
     ("Hello", {"protocol": (2, 1), "software": "x", "challenge": b"c" * 31}),
@@ -102,6 +103,8 @@ NONSENSE = [
     ("Welcome", {**WELCOME, "key": b"k" * 33, "signature": b"s" * 64}),
     ("Welcome", {**WELCOME, "name": "\x1b[2J"}),
     ("Welcome", {**WELCOME, "name": "n" * 65}),
+    ("Join", {**JOIN, "introduction": "i" * 1025}),
+    ("Join", {**JOIN, "introduction": 7}),
     ("Get", {"hash": 5}),
     ("Grant", {"unit": {"id": -1, "kind": "train", "epoch": 0, "shard": 0, "first_batch": 0,
                         "batches": 1}, "base": {"incarnation": 0, "count": 0}, "rate": 0.1}),
@@ -377,3 +380,10 @@ def test_what_the_other_side_says_is_fit_for_a_screen() -> None:
     assert error.message.startswith("The other side says: [2Jgone and")
     assert len(error.message) < 600
     assert error.advice == ""
+
+
+def test_a_volunteer_of_the_last_protocol_brings_no_introduction() -> None:
+    old = {name: value for name, value in JOIN.items() if name != "introduction"}
+    join = decode(Join.kind, msgspec.msgpack.encode(old))
+    assert isinstance(join, Join)
+    assert join.introduction == ""

@@ -22,7 +22,8 @@ from crowdgrad.host.members.ledger import Ledger, LedgerState
 from crowdgrad.host.setbacks import Setbacks
 from crowdgrad.host.state import State
 from crowdgrad.host.units import Granted, Units
-from crowdgrad.matchmaker.loop import Room
+from crowdgrad.matchmaker.mail import Connection
+from crowdgrad.matchmaker.room import Room
 from crowdgrad.net import rooms
 from crowdgrad.planner.leases import LeaseBook
 from crowdgrad.simulator.disk import _Writing
@@ -270,13 +271,13 @@ def a_chain_goes_on_after_a_restart(patch: pytest.MonkeyPatch) -> None:
 @bug("stuck", "never ends")
 def the_matchmaker_keeps_the_old_address(patch: pytest.MonkeyPatch) -> Planted:
     class Stubborn(Room):
-        def publish(self, body: rooms.Publish) -> rooms.Published:
+        def host_arrives(self, key: str, body: rooms.Publish, connection: Connection) -> JobId:
             known = self._store.job(JobId(body.offer.id))
             if known is not None:
                 address = known.listing.offer.address
                 offer = msgspec.structs.replace(body.offer, address=address)
                 body = msgspec.structs.replace(body, offer=offer)
-            return super().publish(body)
+            return super().host_arrives(key, body, connection)
 
     return Planted(room=Stubborn)
 

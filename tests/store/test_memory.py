@@ -6,10 +6,14 @@ import pytest
 
 from crowdgrad.store.base import Store
 from crowdgrad.store.memory import MemoryStore
-from tests.contracts.store_contract import StoreContract
+from tests.contracts.store_contract import Reopen, StoreContract
 
 
 class TestMemoryStore(StoreContract):
     @pytest.fixture
     def store(self) -> Store:
         return MemoryStore()
+
+    @pytest.fixture
+    def reopen(self) -> Reopen:
+        return lambda store: store

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from crowdgrad.domain.job import JobId
 from crowdgrad.domain.work import Unit, UnitId, Update, Version
 from crowdgrad.errors import ChildDied, ComputeError, ConnectionLost, CrowdgradError
 from crowdgrad.net.identity import guest
@@ -18,8 +19,10 @@ from crowdgrad.volunteer import talk
 from crowdgrad.volunteer.agent import MAX_FAILURES, Agent
 from crowdgrad.volunteer.events import Event
 from crowdgrad.volunteer.probe import describe
+from crowdgrad.volunteer.tally import Given
 from tests.virtual_time import run_virtual
 
+JOB = JobId("digits-1")
 GRANT = Grant(
     unit=Unit(id=UnitId(1), kind="train", epoch=0, shard=0, first_batch=0, batches=1),
     base=Version(incarnation=0, count=0),
@@ -117,8 +120,9 @@ def test_an_update_that_came_late_is_nobodys_fault(verdict: str) -> None:
 class Cut:
     """A host that takes what it is sent, and loses the connection instead of answering twice."""
 
-    def __init__(self) -> None:
+    def __init__(self, verdict: str = "accepted") -> None:
         self.asked: list[tuple[int | None, bytes]] = []
+        self._verdict = verdict
 
     async def exchange(
         self, ask: Exchange, payload: memoryview, into: memoryview, whole: memoryview
@@ -129,10 +133,17 @@ class Cut:
         if len([unit for unit, _ in self.asked if unit is not None]) < 3:
             raise ConnectionLost("The answer was lost.")
         assert ask.update.base == GRANT.base
-        return Wait(reason="nothing to do", seconds=1e6, verdict="accepted")
+        return Wait(reason="nothing to do", seconds=1e6, verdict=self._verdict)
 
 
-def test_an_update_that_was_not_answered_is_sent_again_on_the_next_connection() -> None:
+@pytest.mark.parametrize(
+    ("verdict", "units", "open_units"),
+    [("accepted", 1, 0), ("already_done", 0, 1), ("other_incarnation", 0, 1)],
+)
+def test_an_update_that_was_not_answered_is_sent_again_on_the_next_connection(
+    verdict: str, units: int, open_units: int
+) -> None:
+    """Where the second is refused, the first may have been taken: nothing is known of it."""
     done = talk.Computed(unit=UnitId(1), samples=10, loss=1.0, metrics={}, compute_s=0.1)
 
     async def compute(*what: object) -> talk.Computed:
@@ -151,14 +162,22 @@ def test_an_update_that_was_not_answered_is_sent_again_on_the_next_connection() 
     seen: list[Event] = []
 
     async def main() -> Cut:
-        host, volunteer = Cut(), agent(seen)
+        host, volunteer = Cut(verdict), agent(seen)
+        volunteer._tally.begin(JOB, "Digits", work=2.0)
         for _ in range(2):  # two connections are lost
             with pytest.raises(ConnectionLost):
                 await volunteer._lane(host, shop, 0)  # type: ignore[arg-type]
+            assert volunteer._tally.of(JOB) == Given(
+                job=JOB, title="Digits", work=2.0, open_units=1, open_samples=10
+            ), "sent once more, counted once"
         lane = asyncio.create_task(volunteer._lane(host, shop, 0))  # type: ignore[arg-type]
         await asyncio.sleep(1.0)
         lane.cancel()
-        assert volunteer.samples == 10
+        assert volunteer.samples == 10 * units
+        assert volunteer._tally.of(JOB) == Given(
+            job=JOB, title="Digits", work=2.0, units=units, samples=10 * units,
+            open_units=open_units, open_samples=10 * open_units,
+        )  # fmt: skip
         return host
 
     assert run_virtual(main()).asked == [(None, b""), *[(1, b"sums")] * 3]

@@ -220,6 +220,17 @@ def test_the_servers_are_named_but_not_without_end() -> None:
     assert "and 56 more" in " ".join(" ".join(lines(many)).split())
 
 
+def test_what_the_host_has_published_is_shown_but_not_without_end() -> None:
+    about = replace(REQUEST, description="Reads\n\x1b[2Jdigits.", contact="ada@example.org")
+    said = " ".join(" ".join(lines(about)).split())
+    assert "it says “Reads [2Jdigits.”" in said
+    assert "contact ada@example.org" in said
+    assert "it says" not in " ".join(lines(REQUEST))
+    endless = replace(REQUEST, description="a b " * 500, contact="x" * 500)
+    assert len(lines(endless)) <= len(lines(REQUEST)) + 9
+    assert all(line.isprintable() and len(line) <= WIDTH for line in lines(endless))
+
+
 def test_other_machines_are_another_question_other_ports_are_not(tmp_path: Path) -> None:
     asked: list[Request] = []
 

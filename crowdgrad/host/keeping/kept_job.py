@@ -18,6 +18,7 @@ from crowdgrad.domain.data import ChunkHash
 from crowdgrad.domain.job import Job, StoppingRule
 from crowdgrad.errors import DataAltered, DataMalformed, JobFileError
 from crowdgrad.files import REAL, Disk, remove_drafts
+from crowdgrad.host.appeal import NO_APPEAL, Appeal
 from crowdgrad.host.earlier import Earlier
 from crowdgrad.host.job import Prepared, Start
 from crowdgrad.numerics.vectors import Vector
@@ -49,6 +50,7 @@ class Kept:
     started_from: str = ""
     continues: str = ""
     continued: int = 0
+    appeal: Appeal = NO_APPEAL
 
 
 def save(folder: Path, prepared: Prepared, disk: Disk = REAL) -> None:
@@ -69,6 +71,7 @@ def save(folder: Path, prepared: Prepared, disk: Disk = REAL) -> None:
         started_from=prepared.started_from,
         continues=earlier.id if earlier is not None else "",
         continued=earlier.times + 1 if earlier is not None else 0,
+        appeal=prepared.appeal,
     )
     remove_drafts(disk, folder, NAME)  # of hosts that were killed while they wrote it
     packed.write(disk, folder / NAME, msgspec.msgpack.encode(kept), prepared.blobs)
@@ -113,6 +116,7 @@ def load(folder: Path, disk: Disk = REAL) -> Prepared:
         split_seed=kept.split_seed,
         started_from=kept.started_from,
         earlier=_earlier(kept) if kept.continues else None,
+        appeal=kept.appeal,
     )
 
 

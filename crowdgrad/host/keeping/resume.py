@@ -15,6 +15,7 @@ import msgspec
 from crowdgrad.domain.work import Version
 from crowdgrad.errors import DataMalformed, DataMissing, JobFileError
 from crowdgrad.files import disk_errors, write_whole
+from crowdgrad.host.door import Admit
 from crowdgrad.host.job import Prepared
 from crowdgrad.host.keeping import kept_job
 from crowdgrad.host.keeping.checkpoint_checks import misfit
@@ -36,8 +37,10 @@ class Serving:
     http_port: int = 0
     advertise: str | None = None
     matchmaker: str | None = None
-    token: str | None = None
-    """What proves to the matchmaker that the job is ours."""
+    matchmaker_key: str = ""
+    """What its introductions are signed with, in hexadecimal digits."""
+    admit: Admit | None = None
+    """Whom the host lets in, where its command line said so."""
     helpers: int = 0
     own_servers: int = 0
     """Parameter servers on the host's own machine."""
@@ -45,6 +48,9 @@ class Serving:
     """Parameter servers elsewhere."""
     servers_hold: str = "parts"
     average_every: int = 100
+
+    def __post_init__(self) -> None:
+        bytes.fromhex(self.matchmaker_key)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -141,8 +147,8 @@ def _check(prepared: Prepared, found: Found, folder: Path) -> None:
 
 
 def remember(folder: Path, serving: Serving) -> None:
-    """Raises OSError. Only its owner may read it: the token is a secret."""
-    write_whole(folder / FOLDER / SERVING, json.dumps(asdict(serving)).encode(), private=True)
+    """Raises OSError."""
+    write_whole(folder / FOLDER / SERVING, json.dumps(asdict(serving)).encode())
 
 
 def _recall(kept: Path) -> Serving | None:

@@ -77,6 +77,10 @@ class Ledger:
     def __getitem__(self, volunteer: VolunteerId) -> Contribution:
         return self._accounts[volunteer]
 
+    def __contains__(self, volunteer: object) -> bool:
+        """Whether it has been here, and is not forgotten."""
+        return volunteer in self._accounts
+
     def credit_of(self, samples: int) -> float:
         return samples * self._work
 

@@ -25,8 +25,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from crowdgrad import __version__
 from crowdgrad.host.remote.control import Answer, Control
-from crowdgrad.host.telling.prometheus import CONTENT_TYPE, render
+from crowdgrad.host.telling.prometheus import render
 from crowdgrad.host.telling.status import Status, as_json
+from crowdgrad.net.exposition import CONTENT_TYPE
 
 EVENTS_EVERY_S = 0.5
 DESCRIPTION = """\

@@ -7,21 +7,17 @@ goes cannot fill anybody's database.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 from crowdgrad.host.telling.status import CheckpointStatus, MemberStatus, Point, Status
+from crowdgrad.net.exposition import Labels, Sample, family
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PREFIX = "crowdgrad_"
 MAX_MEMBERS = 100
 """Volunteers with numbers of their own: those who gave the most, of those the status names."""
 STALENESS_BOUNDS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-Labels = tuple[tuple[str, str], ...]
-Sample = tuple[str, Labels, float]
-"""What is added to the metric's name (mostly nothing), labels, value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,44 +167,14 @@ MEMBER_METRICS: tuple[MemberMetric, ...] = (
 def render(status: Status) -> str:
     lines: list[str] = []
     for metric in METRICS:
-        samples = (
-            _line(metric.name + end, labels, value) for end, labels, value in metric.samples(status)
-        )
-        lines += _family(metric.name, metric.kind, metric.help, samples)
+        lines += family(PREFIX + metric.name, metric.kind, metric.help, metric.samples(status))
     busiest = sorted(status.members, key=lambda m: (-m.samples, not m.connected, m.position))
     members = [(_member_labels(member), member) for member in busiest[:MAX_MEMBERS]]
     for each in MEMBER_METRICS:
-        found = (_line(each.name, labels, each.value(member)) for labels, member in members)
-        lines += _family(each.name, each.kind, each.help, found)
+        found = (("", labels, each.value(member)) for labels, member in members)
+        lines += family(PREFIX + each.name, each.kind, each.help, found)
     return "\n".join(lines) + "\n"
-
-
-def _family(name: str, kind: str, text: str, samples: Iterable[str]) -> Iterator[str]:
-    found = list(samples)
-    if found:
-        yield f"# HELP {PREFIX}{name} {text}"
-        yield f"# TYPE {PREFIX}{name} {kind}"
-        yield from found
 
 
 def _member_labels(member: MemberStatus) -> Labels:
     return (("position", str(member.position)), ("name", member.name))
-
-
-def _line(name: str, labels: Labels, value: float) -> str:
-    inside = ",".join(f'{label}="{_escape(text)}"' for label, text in labels)
-    return f"{PREFIX}{name}{f'{{{inside}}}' if inside else ''} {_number(value)}"
-
-
-def _escape(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-
-def _number(value: float) -> str:
-    if isinstance(value, bool):
-        return str(int(value))
-    if math.isnan(value):
-        return "NaN"
-    if math.isinf(value):
-        return "+Inf" if value > 0 else "-Inf"
-    return str(value) if isinstance(value, int) else repr(float(value))

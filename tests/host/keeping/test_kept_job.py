@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 
 from crowdgrad.domain.data import ChunkHash
+from crowdgrad.domain.matching import Requirements
+from crowdgrad.domain.work import VolunteerId
 from crowdgrad.errors import CrowdgradError, DataAltered, DataMalformed, JobFileError
 from crowdgrad.files import REAL
+from crowdgrad.host.appeal import NO_APPEAL, Appeal
 from crowdgrad.host.job import Prepared
 from crowdgrad.host.keeping import kept_job
 from crowdgrad.store import packed
@@ -26,11 +29,30 @@ def kept(folder: Path, prepared: Prepared) -> Prepared:
 
 
 def test_what_was_prepared_is_there_again(tmp_path: Path, digits: Prepared) -> None:
+    appeal = Appeal(
+        description="Digits,\nfor the paper.",
+        contact="me",
+        visibility="group",
+        invited=(VolunteerId("0123456789abcdef"),),
+        requirements=Requirements(cores=2, gpu=True, engines=frozenset({"PyTorch"})),
+        admit="anyone",
+    )
+    digits = replace(digits, appeal=appeal)
     again = kept(tmp_path, digits)
     for name in ("job", "program", "manifest", "blobs", "recipe", "minimum", "maximum", "start",
                  "max_gradient_error", "note", "names", "notes", "classes", "split_seed",
-                 "started_from", "earlier"):  # fmt: skip
+                 "started_from", "earlier", "appeal"):  # fmt: skip
         assert getattr(again, name) == getattr(digits, name), name
+
+
+def test_a_run_of_before_there_were_appeals_can_be_read(tmp_path: Path, digits: Prepared) -> None:
+    kept_job.save(tmp_path, digits)
+    found = packed.read(REAL, tmp_path / kept_job.NAME)
+    header = msgspec.msgpack.decode(found.header)
+    del header["appeal"]
+    parts = {name: bytes(part) for name, part in found.parts.items()}
+    packed.write(REAL, tmp_path / kept_job.NAME, msgspec.msgpack.encode(header), parts)
+    assert kept_job.load(tmp_path).appeal == NO_APPEAL
 
 
 def test_it_goes_on_for_longer(tmp_path: Path, digits: Prepared) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -43,3 +44,35 @@ def test_a_host_that_was_there_between_the_look_and_the_lock_is_noticed(
         Run(again.prepared, Options(runs=tmp_path), settings, again).folder.close()
 
     asyncio.run(play())
+
+
+SERVING = resume.Serving(
+    host="127.0.0.1",
+    port=8701,
+    matchmaker="http://m",
+    matchmaker_key="ab" * 32,
+    admit="introduced",
+    helpers=2,
+)
+
+
+def test_where_a_host_was_found_is_there_again(tmp_path: Path) -> None:
+    resume.remember(tmp_path, SERVING)
+    assert resume._recall(tmp_path / resume.FOLDER) == SERVING
+
+
+def test_what_a_host_of_last_year_kept_can_be_read(tmp_path: Path) -> None:
+    """It had a token for the matchmaker; now its key is enough."""
+    (tmp_path / resume.SERVING).write_text(
+        '{"host": "127.0.0.1", "port": 8701, "matchmaker": "http://m", "token": "secret"}'
+    )
+    assert resume._recall(tmp_path) == resume.Serving(
+        host="127.0.0.1", port=8701, matchmaker="http://m"
+    )
+
+
+@pytest.mark.parametrize("damage", [{"matchmaker_key": "xyz"}, {"admit": "friends"}, {"port": ""}])
+def test_what_makes_no_sense_is_passed_over(tmp_path: Path, damage: dict[str, object]) -> None:
+    text = json.dumps({"host": "127.0.0.1", "port": 8701, **damage})
+    (tmp_path / resume.SERVING).write_text(text)
+    assert resume._recall(tmp_path) is None

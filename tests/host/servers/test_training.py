@@ -8,13 +8,9 @@ import numpy as np
 import pytest
 
 from crowdgrad.domain.work import UnitId, Update, Version, VolunteerId
-from crowdgrad.errors import ConnectionLost, VersionMismatch
+from crowdgrad.errors import ConnectionLost
 from crowdgrad.host.members.accounts import Contribution
-from crowdgrad.host.server import Server
 from crowdgrad.host.training import STANDS_STILL, Training
-from crowdgrad.net import handshake
-from crowdgrad.net.messages import Hello, Welcome, expect
-from crowdgrad.net.transport.inproc import pair
 from crowdgrad.recipes.async_sgd import AsyncSGD
 from tests.host import small
 from tests.host.servers.town import BEGIN, Town, Volunteer, gradient, in_town
@@ -106,24 +102,5 @@ def test_the_result_without_servers_is_the_last_good_one() -> None:
         training = training_in(town)
         await town.stop_server(0)
         assert (await training.result()).tobytes() == np.zeros(8, np.float32).tobytes()
-
-    in_town(SPEC, 2, test)
-
-
-def test_who_does_not_know_of_servers_is_turned_away_with_advice() -> None:
-    async def test(town: Town) -> None:
-        server = Server(
-            training_in(town), {}, token="", max_volunteers=9, heartbeat_s=1.0, silence_s=5.0,
-            clock=asyncio.get_running_loop().time,
-        )  # fmt: skip
-        near, far = pair()
-        serving = town.begin(server.serve(far))
-        await near.send(Hello(protocol=(2, 1), software="old", challenge=b"c" * 32))
-        expect(await handshake.hear(near), Welcome)
-        with pytest.raises(VersionMismatch, match="servers") as told:
-            expect(await handshake.hear(near), Welcome)
-        assert "Update" in told.value.advice
-        with pytest.raises(VersionMismatch):
-            await serving
 
     in_town(SPEC, 2, test)

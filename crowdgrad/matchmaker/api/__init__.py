@@ -1,0 +1,1 @@
+"""The matchmaker's routes, one file for each kind of caller."""

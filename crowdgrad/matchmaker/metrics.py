@@ -1,0 +1,177 @@
+"""The service in figures, for Prometheus: what has been counted, and what is the case right now.
+
+What happens is told to `Metrics` as it happens (`joined`, `refused`, …). What is the case is asked
+for when somebody looks: `render` is given the room's figures, and asks whoever was named with
+`also`. Every metric is a row of `METRICS`; docs/operate.md explains them.
+"""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Literal
+
+from crowdgrad.net.exposition import CONTENT_TYPE, Sample, family
+
+__all__ = ["CONTENT_TYPE", "METRICS", "Metrics"]
+
+PREFIX = "crowdgrad_matchmaker_"
+WAIT_BOUNDS_S = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0)
+WORK_BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+
+Figures = Mapping[str, float]
+
+
+class Histogram:
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self._sum = 0.0
+
+    def add(self, value: float) -> None:
+        self._counts[bisect.bisect_left(self._bounds, value)] += 1
+        self._sum += value
+
+    def samples(self) -> Iterable[Sample]:
+        below = 0
+        for bound, count in zip((*self._bounds, None), self._counts, strict=True):
+            below += count
+            yield "_bucket", (("le", "+Inf" if bound is None else repr(bound)),), below
+        yield "_sum", (), self._sum
+        yield "_count", (), below
+
+
+class Metrics:
+    def __init__(self) -> None:
+        self._joins = 0
+        self._matches = 0
+        self._refusals: Counter[int] = Counter()
+        self._waited = Histogram(WAIT_BOUNDS_S)
+        self._passes = Histogram(WORK_BOUNDS_S)
+        self._commits = Histogram(WORK_BOUNDS_S)
+        self._last_pass_s: float | None = None
+        self._asked: list[Callable[[], Figures]] = [_process]
+
+    def joined(self) -> None:
+        """A volunteer was let in."""
+        self._joins += 1
+
+    def refused(self, status: int) -> None:
+        """Somebody was refused, over HTTP or a WebSocket."""
+        self._refusals[status] += 1
+
+    def matched(self, wait_s: float) -> None:
+        self._matches += 1
+        self._waited.add(wait_s)
+
+    def passed(self, seconds: float) -> None:
+        """A pass of the matching took that long."""
+        self._last_pass_s = seconds
+        self._passes.add(seconds)
+
+    def kept(self, seconds: float) -> None:
+        """So long it took until changes lasted."""
+        self._commits.add(seconds)
+
+    def also(self, figures: Callable[[], Figures]) -> None:
+        """Ask for these too, under names of `METRICS`, when somebody looks."""
+        self._asked.append(figures)
+
+    def render(self, figures: Figures) -> str:
+        found: dict[str, float] = dict(figures)
+        for ask in self._asked:
+            found.update(ask())
+        counted = self._counted()
+        lines: list[str] = []
+        for metric in METRICS:
+            samples = counted.get(metric.name)
+            if samples is None and metric.name in found:
+                samples = [("", (), found[metric.name])]
+            lines += family(metric.full_name, metric.kind, metric.help, samples or ())
+        return "\n".join(lines) + "\n"
+
+    def _counted(self) -> dict[str, Iterable[Sample]]:
+        refusals = sorted(self._refusals.items())
+        counted: dict[str, Iterable[Sample]] = {
+            "info": [("", (("version", _version()),), 1)],
+            "joins_total": [("", (), self._joins)],
+            "matches_total": [("", (), self._matches)],
+            "refusals_total": [("", (("status", str(code)),), count) for code, count in refusals],
+            "wait_seconds": self._waited.samples(),
+            "pass_seconds": self._passes.samples(),
+            "commit_seconds": self._commits.samples(),
+        }
+        if self._last_pass_s is not None:
+            counted["last_pass_seconds"] = [("", (), self._last_pass_s)]
+        return counted
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    name: str
+    kind: Literal["counter", "gauge", "histogram"]
+    help: str
+
+    @property
+    def full_name(self) -> str:
+        """What is true of any process has the name that everybody gives it."""
+        return self.name if self.name.startswith("process_") else PREFIX + self.name
+
+
+METRICS: tuple[Metric, ...] = (
+    Metric("info", "gauge", "Which version this is."),
+    Metric("joins_total", "counter", "Volunteers let in, those who come back too."),
+    Metric("refusals_total", "counter", "Refusals, by HTTP status."),
+    Metric("matches_total", "counter", "Volunteers given a job."),
+    Metric("wait_seconds", "histogram", "How long volunteers waited for the job they got."),
+    Metric("jobs", "gauge", "Jobs known."),
+    Metric("hosts", "gauge", "Hosts connected."),
+    Metric("volunteers", "gauge", "Volunteers here, or at work and expected back."),
+    Metric("waiting", "gauge", "Volunteers that wait for a job."),
+    Metric("known_volunteers", "gauge", "Volunteers remembered, also those who are away."),
+    Metric("credits", "gauge", "Entries of who gave what."),
+    Metric("connections", "gauge", "Open connections."),
+    Metric("connections_limit", "gauge", "How many there may be."),
+    Metric("turned_away_total", "counter", "Connections beyond the limits."),
+    Metric("entering", "gauge", "Who is between handshake and welcome."),
+    Metric("pass_seconds", "histogram", "How long a pass of the matching took."),
+    Metric("last_pass_seconds", "gauge", "How long the last one took."),
+    Metric("commit_seconds", "histogram", "How long it took until changes lasted."),
+    Metric("store_trouble", "gauge", "1 while nothing can be written."),
+    Metric("process_resident_memory_bytes", "gauge", "Memory of the process."),
+    Metric("process_cpu_seconds_total", "counter", "Time its threads have computed."),
+    Metric("process_open_fds", "gauge", "Open files and sockets."),
+    Metric("process_max_fds", "gauge", "How many there may be."),
+    Metric("process_start_time_seconds", "gauge", "When it started, in seconds since 1970."),
+)  # fmt: skip
+
+_STARTED = time.time()
+
+
+def _version() -> str:
+    try:
+        return metadata.version("crowdgrad")
+    except metadata.PackageNotFoundError:  # run from a folder, not installed
+        return "unknown"
+
+
+def _process() -> Figures:
+    """As far as this system tells."""
+    found = {"process_cpu_seconds_total": time.process_time()}
+    found["process_start_time_seconds"] = _STARTED
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        found["process_resident_memory_bytes"] = pages * os.sysconf("SC_PAGE_SIZE")
+        found["process_open_fds"] = len(os.listdir("/proc/self/fd")) - 1
+    with contextlib.suppress(ImportError):
+        import resource
+
+        found["process_max_fds"] = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return found

@@ -1,0 +1,460 @@
+"""uvicorn's protocols, made for strangers: places are counted, and nobody keeps one for nothing.
+
+A connection has a seat from the moment it is accepted, before TLS and before its first byte, until
+its socket is gone, also once it has become a WebSocket. It has a time for its handshake and the
+head of its request, another one for the body, and may keep nothing for us to hold that it does not
+read. Who finds no seat is told so (`503`, `Retry-After`) before the socket closes; only so many are
+told at a time, the rest are just closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import os
+import socket
+import ssl
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+import h11
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn._types import ASGISendEvent
+from uvicorn.config import Config
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from uvicorn.server import ServerState
+from websockets.frames import Frame
+
+from crowdgrad.errors import CrowdgradError, MessageError, TurnedAway
+from crowdgrad.net import rooms
+from crowdgrad.net.addresses import NONE, Proxies, counted, forwarded
+
+LINGER_S = 1.0
+"""How long a peer may take to read our last words."""
+FLUSH_S = 30.0
+"""… and the rest of an answer it has asked for."""
+MOST_TOLD = 128
+"""Of those who find no seat, so many at a time are told; they need descriptors too."""
+MOST_FRAGMENTS = 1024
+MOST_UNREAD_BYTES = 256 << 10
+"""Answers to pings a peer may leave unread."""
+
+_log = logging.getLogger(__name__)
+_log.setLevel(logging.ERROR)  # what strangers send is no news
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpLimits:
+    connections: int = 20_000
+    """At once; never more than the process has descriptors for."""
+    per_address: int = 500
+    """… of one address; of IPv6 of one /64."""
+    header_s: float = 10.0
+    """Until TLS is agreed and the request's head is here."""
+    header_bytes: int = 16 << 10
+    body_s: float = 20.0
+    """… and then its body."""
+    proxies: Proxies = NONE
+    """Those in front of us: they have as many connections as they like, and tell us for whom."""
+
+    def __post_init__(self) -> None:
+        if min(self.connections, self.per_address, self.header_bytes) < 1:
+            raise ValueError("limits are at least 1")
+
+
+class Gate:
+    """Who is connected: in all, and by address."""
+
+    def __init__(self, limits: HttpLimits, random01: Callable[[], float]) -> None:
+        self.limits = limits
+        self._random01 = random01
+        self._by_address: Counter[str] = Counter()
+        self.here = 0
+        self.told = 0
+        """Who is being told just now that there is no seat."""
+        self.turned_away = 0
+        self.is_too_much: Callable[[bytes], bool] = lambda head: False
+        """Whether a request that begins like this is more than can be done just now."""
+
+    def arrive(self, peer: str) -> Seat | None:
+        """For a connection just accepted. None: nobody has the time to say that it is full."""
+        address = "" if peer in self.limits.proxies else counted(peer)
+        if self.here < self.limits.connections and self.has_room_for(address):
+            return Seat(self, address, granted=True)
+        self.turned_away += 1
+        return Seat(self, "", granted=False) if self.told < MOST_TOLD else None
+
+    def has_room_for(self, address: str) -> bool:
+        return not address or self._by_address[address] < self.limits.per_address
+
+    def count(self, address: str, change: int) -> None:
+        if address:
+            self._by_address[address] += change
+            if not self._by_address[address]:
+                del self._by_address[address]
+
+    def figures(self) -> dict[str, float]:
+        return {
+            "connections": self.here,
+            "connections_limit": self.limits.connections,
+            "turned_away_total": self.turned_away,
+        }
+
+    def come_again_s(self) -> float:
+        """Spread out, so that those sent away do not all come back together."""
+        return 2.0 + 8.0 * self._random01()
+
+
+class Seat:
+    """One connection's, or, not `granted`, a moment to say that there is none."""
+
+    __slots__ = ("_address", "_gate", "_taken", "granted")
+
+    def __init__(self, gate: Gate, address: str, *, granted: bool) -> None:
+        self._gate, self._address, self._taken = gate, address, True
+        self.granted = granted
+        self._count(1)
+
+    def belongs_to(self, address: str) -> None:
+        """A proxy has told whose it is."""
+        assert not self._address
+        self._address = address
+        self._gate.count(address, 1)
+
+    def leave(self) -> None:
+        """Whoever notices first that the connection has gone."""
+        if self._taken:
+            self._taken = False
+            self._count(-1)
+
+    def _count(self, change: int) -> None:
+        if self.granted:
+            self._gate.here += change
+            self._gate.count(self._address, change)
+        else:
+            self._gate.told += change
+
+
+class TlsDoor(asyncio.Protocol):
+    """A connection that has yet to agree on TLS: it is counted and timed like any other.
+
+    Its socket is taken out of its transport before a byte is read and given to the loop anew, with
+    TLS: the loop itself would tell nobody of handshakes that are under way or fail.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        gate: Gate,
+        context: ssl.SSLContext,
+    ) -> None:
+        self._make = functools.partial(GuardedHttp, config, server_state, app_state, gate=gate)
+        self._tasks = server_state.tasks
+        self._gate = gate
+        self._context = context
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        seat = self._gate.arrive(_peer(transport))
+        if seat is not None:
+            taken = socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
+            task = asyncio.get_running_loop().create_task(self._agree(taken, seat))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        transport.abort()
+
+    async def _agree(self, taken: socket.socket, seat: Seat) -> None:
+        made = self._make(seat=seat)
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: made,
+                taken,
+                ssl=self._context,
+                ssl_handshake_timeout=self._gate.limits.header_s if seat.granted else LINGER_S,
+                ssl_shutdown_timeout=LINGER_S,
+            )
+        except (OSError, asyncio.CancelledError):  # no TLS, too late, or we are stopping
+            taken.close()
+        if made.transport is None:
+            seat.leave()
+
+
+class GuardedHttp(H11Protocol):
+    """A connection that speaks HTTP, so far."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        gate: Gate,
+        seat: Seat | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self.logger = _log
+        self._gate = gate
+        self._seat = seat
+        self._deadline: asyncio.TimerHandle | None = None
+        self._waits_for = ""
+        self._deaf = False
+        """Nothing it says is heard: it is being turned away, or has become a WebSocket."""
+
+    # Arriving
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self._seat = self._seat or self._gate.arrive(_peer(transport))
+        if self._seat is None:
+            transport.abort()
+            return
+        super().connection_made(transport)
+        self._wait_for("head", self._gate.limits.header_s if self._seat.granted else LINGER_S)
+
+    # Reading
+
+    def data_received(self, data: bytes) -> None:
+        if self._deaf or self._seat is None:
+            return
+        if not self._seat.granted:  # not before it has asked: who expects no answer is confused
+            self._turn_away(503, no_seat(), self._gate.come_again_s())
+        elif self._waits_for == "head" and self._gate.is_too_much(data):
+            self._gate.turned_away += 1
+            self._turn_away(429, too_much(), self._gate.come_again_s())
+        else:
+            super().data_received(data)
+            self._mind_the_time()
+
+    def _mind_the_time(self) -> None:
+        """Everything a peer begins has to end: the head, then the body."""
+        state = self.conn.their_state
+        limits = self._gate.limits
+        if self._deaf or self.transport.is_closing():
+            return
+        if state is h11.IDLE:
+            self._wait_for("head", limits.header_s)
+        elif state is h11.SEND_BODY:
+            self._wait_for("body", limits.body_s)
+        else:
+            self._wait_for("", 0.0)
+
+    def _wait_for(self, what: str, seconds: float) -> None:
+        if what == self._waits_for:
+            return
+        self._waits_for = what
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = self.loop.call_later(seconds, self._too_late) if what else None
+
+    def _too_late(self) -> None:
+        if self._seat is not None and not self._seat.granted:
+            self._turn_away(503, no_seat(), self._gate.come_again_s())
+        else:
+            late = MessageError(
+                f"The {self._waits_for} of your request did not come in time.",
+                advice="Send it at once.",
+            )
+            self._turn_away(408, late)
+
+    def on_response_complete(self) -> None:
+        still_sending = self.conn.their_state is h11.SEND_BODY
+        super().on_response_complete()
+        if self.transport.is_closing():
+            self.loop.call_later(FLUSH_S, self.transport.abort)
+        elif still_sending:  # it has its answer: nobody reads the rest
+            self._hang_up(FLUSH_S)
+        else:
+            self._mind_the_time()  # of a request that came behind this one
+
+    def timeout_keep_alive_handler(self) -> None:
+        super().timeout_keep_alive_handler()
+        self.loop.call_later(FLUSH_S, self.transport.abort)
+
+    # Leaving
+
+    def send_400_response(self, msg: str) -> None:
+        error = sys.exception()
+        if isinstance(error, h11.RemoteProtocolError) and error.error_status_hint == 431:
+            self._turn_away(431, _too_large(self._gate.limits))
+        else:
+            self._turn_away(400, MessageError("That is not HTTP.", advice="Ask for /openapi.json."))
+
+    def _turn_away(self, status: int, error: CrowdgradError, retry_after_s: float = 0.0) -> None:
+        """Say why, and hear nothing more: the peer gets a moment to read it, or none."""
+        if self._deaf or self.transport.is_closing():
+            return
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):  # not in the middle of an answer
+            self.transport.write(answer(status, error, retry_after_s))
+        self._hang_up(LINGER_S)
+
+    def _hang_up(self, after_s: float) -> None:
+        """Listen no more; what was said still goes out, if it is read in time."""
+        self._deaf = True
+        self._unset_keepalive_if_required()
+        self._wait_for("", 0.0)
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        else:
+            self.transport.close()
+        self.loop.call_later(after_s, self.transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._seat is not None:
+            super().connection_lost(exc)
+            self._unset_keepalive_if_required()
+            self._wait_for("", 0.0)
+            self._seat.leave()
+
+    def shutdown(self) -> None:
+        if self._deaf:
+            self.transport.abort()
+        else:
+            super().shutdown()
+
+    # Becoming a WebSocket
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        seat, gate = self._seat, self._gate
+        assert seat is not None
+        peer = self.client[0] if self.client else ""
+        if peer in gate.limits.proxies:
+            address = counted(forwarded(peer, self.headers, gate.limits.proxies))
+            if not gate.has_room_for(address):
+                gate.turned_away += 1
+                self._turn_away(503, no_seat(), gate.come_again_s())
+                return
+            seat.belongs_to(address)
+        self._wait_for("", 0.0)
+        self._deaf = True
+        self.ws_protocol_class = functools.partial(GuardedSocket, seat=seat)  # type: ignore[assignment]
+        super().handle_websocket_upgrade(event)
+
+
+class GuardedSocket(WebSocketsSansIOProtocol):
+    """A connection that has become a WebSocket; its seat is still the one it came with."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        *,
+        seat: Seat,
+    ) -> None:
+        super().__init__(config, server_state, app_state)
+        self.logger = _log
+        self._seat = seat
+        self._last: asyncio.TimerHandle | None = None
+
+    def handle_cont(self, event: Frame) -> None:
+        if len(self.frames) >= MOST_FRAGMENTS:
+            self.conn.fail(1009, "too many fragments")
+            self.handle_parser_exception()
+            return
+        super().handle_cont(event)
+
+    def handle_ping(self) -> None:
+        if self.transport.get_write_buffer_size() > MOST_UNREAD_BYTES:
+            self.transport.abort()
+            return
+        super().handle_ping()
+
+    def send_receive_event_to_app(self) -> None:
+        if self.curr_msg_data_type == "text" and not _is_text(self.frames):
+            self.frames = []
+            self.conn.fail(1007, "not UTF-8")
+            self.handle_parser_exception()
+            return
+        super().send_receive_event_to_app()
+
+    async def send(self, message: ASGISendEvent) -> None:
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body":
+            self.handshake_complete = True  # it is over: uvicorn would complain that it is not
+
+    async def run_asgi(self) -> None:
+        try:
+            await super().run_asgi()
+        finally:
+            if not self.disconnected:
+                self._last = self.loop.call_later(
+                    self.close_timeout + LINGER_S, self.transport.abort
+                )
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._last is not None:
+            self._last.cancel()
+        super().connection_lost(exc)
+        self._seat.leave()
+
+
+def _peer(transport: asyncio.Transport) -> str:
+    return str((transport.get_extra_info("peername") or ("",))[0])
+
+
+def _is_text(frames: list[bytes]) -> bool:
+    try:
+        b"".join(frames).decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def unheard(app: ASGIApp) -> ASGIApp:
+    """The same, but a caller that goes in the middle of its request is no error of ours."""
+
+    async def call(scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await app(scope, receive, send)
+        except ClientDisconnect:
+            return
+
+    return call
+
+
+def too_much() -> TurnedAway:
+    return TurnedAway(
+        "There is too much to do just now.", advice="Come again a little later, as told."
+    )
+
+
+def no_seat() -> TurnedAway:
+    return TurnedAway(
+        "This matchmaker has as many connections as it takes, in all or from your address.",
+        advice="Try again in a few seconds.",
+    )
+
+
+def _too_large(limits: HttpLimits) -> MessageError:
+    return MessageError(
+        f"The head of a request has at most {limits.header_bytes} bytes.",
+        advice="Send fewer or shorter headers.",
+    )
+
+
+def answer(status: int, error: CrowdgradError, retry_after_s: float = 0.0) -> bytes:
+    """A whole HTTP answer to somebody who will not be listened to any further."""
+    problem = rooms.Problem(code=error.code, message=error.message, advice=error.advice)
+    body = rooms.encode(problem)
+    head = [
+        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body)}",
+        "Connection: close",
+    ]
+    if retry_after_s > 0:
+        head.append(f"Retry-After: {retry_after_s:.0f}")
+    return "\r\n".join([*head, "", ""]).encode() + body

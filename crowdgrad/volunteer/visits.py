@@ -1,0 +1,82 @@
+"""One host after the other: whom we expect there, what our owner says, how each visit ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+from crowdgrad.domain.matching import JobListing
+from crowdgrad.errors import CrowdgradError, TurnedAway
+from crowdgrad.volunteer.agent import Agent, Outcome
+from crowdgrad.volunteer.consent import Consent, Request
+from crowdgrad.volunteer.journal import Journal
+
+
+class Visits:
+    def __init__(
+        self,
+        owner: Consent,
+        journal: Journal,
+        outcomes: list[Outcome],
+        *,
+        only: frozenset[str] | None = None,
+    ) -> None:
+        """`only`: the keys of the only hosts to help, whatever a matchmaker says; None: any."""
+        self._owner = owner
+        self._journal = journal
+        self.outcomes = outcomes
+        self._only = only
+        self._listing: JobListing | None = None
+        self.under_way = False
+        """Whether we are at a host just now."""
+
+    async def pay(
+        self,
+        agent: Agent,
+        address: tuple[str, int],
+        listing: JobListing | None = None,
+        moved: Callable[[], tuple[str, int]] | None = None,
+        introduction: Callable[[], str] = lambda: "",
+    ) -> None:
+        """Work for the host at `address`. `listing`: the job there, as a matchmaker says.
+
+        `moved`: where the matchmaker says that it is by now; `introduction`: what it is to be
+        shown.
+        """
+        self._listing, self.under_way = listing, True
+        self._journal.host = f"{address[0]}:{address[1]}"
+        ended = "It was broken off."
+        try:
+            outcome = await agent.work_for(*address, moved=moved, introduction=introduction)
+            if listing is not None:
+                outcome = replace(outcome, code=listing.code)
+            self.outcomes.append(outcome)
+            ended = f"It ended: {outcome.reason}. {outcome.samples} samples were used."
+        except asyncio.CancelledError:
+            ended = "It was stopped here."
+            raise
+        except CrowdgradError as error:
+            ended = f"It ended: {error}"
+            raise
+        finally:
+            self.under_way = False
+            self._journal.end_job(ended)
+            self._journal.host = ""
+
+    async def consent(self, request: Request) -> tuple[bool, str]:
+        """Raises TurnedAway where another host sits there than the matchmaker told us."""
+        self._journal.host = request.host or request.address
+        told = self._listing.offer if self._listing is not None else None
+        # A host of protocol 2.0 proves nothing. It is a stranger then, whatever it was called.
+        if told is not None and told.key and request.host and request.host != told.key:
+            raise TurnedAway(
+                f"The host at {request.address} has the key {request.host}; the matchmaker sent "
+                f"us to {told.key[:64]}.",
+                advice="Somebody else may listen there: ask the host.",
+            )
+        if self._only is not None and request.host not in self._only:
+            return False, "it is not one of the hosts you would help"
+        if told is not None and told.id == request.job:
+            request = replace(request, description=told.description, contact=told.contact)
+        return await self._owner(request)

@@ -1,0 +1,346 @@
+"""What hosts, volunteers and matchmakers say to each other: there and back, and never a surprise.
+
+Whatever bytes come, they are understood or refused with MessageError; what is understood becomes a
+domain value or is refused the same way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import Any, get_args
+
+import msgspec
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from crowdgrad.domain.job import JobId, Member, Roster, Volunteer
+from crowdgrad.domain.matching import (
+    CODE_ALPHABET,
+    Code,
+    Gift,
+    Hours,
+    JobListing,
+    Machine,
+    Offer,
+    Requirements,
+    Wants,
+    is_code,
+)
+from crowdgrad.domain.work import VolunteerId
+from crowdgrad.errors import MessageError
+from crowdgrad.net import rooms
+from crowdgrad.net.identity import guest
+
+COUNTS = st.integers(0, 10**12 - 1)
+AMOUNTS = st.floats(0, 1e12, exclude_max=True)
+TIMES = st.floats(0, 1e12)
+
+
+def printable(most: int, least: int = 1) -> st.SearchStrategy[str]:
+    return st.text(
+        st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=least, max_size=most
+    ).filter(str.isprintable)
+
+
+ids = printable(64).map(VolunteerId)
+job_ids = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9-]{8,63}", fullmatch=True).map(JobId)
+codes = st.text(CODE_ALPHABET, min_size=6, max_size=6).map(lambda c: Code(f"{c[:3]}-{c[3:]}"))
+values = (
+    printable(256, 0)
+    | st.booleans()
+    | st.integers(-(1 << 63), (1 << 63) - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+)
+minutes = st.integers(0, 1439)
+hours = st.lists(minutes, min_size=2, max_size=2, unique=True).map(
+    lambda pair: Hours(start=pair[0], end=pair[1])
+)
+machines = st.builds(
+    Machine,
+    kind=st.sampled_from(["native", "browser"]),
+    gpu=printable(64, 0),
+    gpu_memory_mb=COUNTS,
+    gflops=AMOUNTS,
+    download_mbps=AMOUNTS,
+    upload_mbps=AMOUNTS,
+    most_download_mb=COUNTS,
+    hours=st.none() | hours,
+)
+requirements = st.builds(
+    Requirements,
+    cores=st.integers(1, 1 << 16),
+    memory_mb=COUNTS,
+    gpu=st.booleans(),
+    gpu_memory_mb=COUNTS,
+    gflops=AMOUNTS,
+    download_mbps=AMOUNTS,
+    data_mb=COUNTS,
+    engines=st.frozensets(printable(64), max_size=8),
+    kinds=st.frozensets(st.sampled_from(["native", "browser"])),
+)
+wants = st.builds(
+    Wants,
+    job=st.none() | job_ids | codes,
+    hosts=st.none() | st.frozensets(printable(64), max_size=64),
+    causes=st.lists(printable(120), max_size=16).map(tuple),
+    only_causes=st.booleans(),
+)
+volunteers = st.builds(
+    Volunteer,
+    id=st.from_regex(r"[0-9a-f]{16}", fullmatch=True).map(VolunteerId),
+    name=printable(64),
+    cores=st.integers(1, 1 << 16),
+    memory_mb=st.integers(0, 1 << 31),
+    engine=printable(64, 0),
+    software=printable(64, 0),
+)
+gifts = st.builds(
+    Gift,
+    units=st.integers(0, 1 << 53),
+    samples=st.integers(0, 1 << 53),
+    flop=st.floats(0, 1e30, exclude_max=True),
+)
+volunteers_wanted = st.tuples(st.integers(0, 1000), st.integers(1, 1000)).map(
+    lambda pair: (min(pair), max(pair))
+)
+
+
+@st.composite
+def offers(draw: st.DrawFn) -> Offer:
+    minimum, maximum = draw(volunteers_wanted)
+    visibility = draw(st.sampled_from(["public", "link", "group"]))
+    invited = draw(st.frozensets(ids, max_size=5)) if visibility == "group" else frozenset()
+    return Offer(
+        id=draw(job_ids),
+        title=draw(printable(120)),
+        cause=draw(printable(120, 0)),
+        address=f"{draw(printable(255))}:{draw(st.integers(1, 65535))}",
+        key=draw(printable(128, 0)),
+        minimum=minimum,
+        maximum=maximum,
+        hyperparameters=draw(st.dictionaries(printable(64), values, max_size=5)),
+        description=draw(st.lists(printable(100, 0), max_size=5).map("\n".join)),
+        contact=draw(printable(120, 0)),
+        requirements=draw(requirements),
+        visibility=visibility,
+        invited=invited,
+    )
+
+
+members = st.builds(Member, position=st.integers(0, 1 << 31), id=ids, name=printable(64))
+rosters = st.builds(
+    Roster,
+    job=job_ids,
+    members=st.lists(members, max_size=8, unique_by=lambda member: member.position).map(
+        lambda found: tuple(sorted(found, key=lambda member: member.position))
+    ),
+)
+
+
+def travelled(body: Any) -> Any:
+    """What arrives at the other end."""
+    return rooms.decode(msgspec.json.Decoder(type(body)), rooms.encode(body))
+
+
+@settings(deadline=None)
+@given(machines)
+def test_a_machine_arrives_as_it_was(machine: Machine) -> None:
+    assert travelled(rooms.MachineBody.of(machine)).machine() == machine
+
+
+@settings(deadline=None)
+@given(requirements)
+def test_requirements_arrive_as_they_were(needs: Requirements) -> None:
+    assert travelled(rooms.RequirementsBody.of(needs)).requirements() == needs
+
+
+@settings(deadline=None)
+@given(wants)
+def test_wants_arrive_as_they_were(wanted: Wants) -> None:
+    assert travelled(rooms.WantsBody.of(wanted)).wants() == wanted
+
+
+@settings(deadline=None)
+@given(volunteers)
+def test_a_volunteer_arrives_as_it_was(volunteer: Volunteer) -> None:
+    assert travelled(rooms.VolunteerBody.of(volunteer)).volunteer() == volunteer
+
+
+@settings(deadline=None)
+@given(gifts)
+def test_a_gift_arrives_as_it_was(gift: Gift) -> None:
+    assert travelled(rooms.GiftBody.of(gift)).gift() == gift
+
+
+@settings(deadline=None)
+@given(offers())
+def test_an_offer_arrives_as_it_was(offer: Offer) -> None:
+    assert travelled(rooms.OfferBody.of(offer)).offer() == offer
+
+
+@settings(deadline=None)
+@given(offers(), st.sampled_from(["waiting", "running", "finished"]), TIMES, codes)
+def test_a_listing_arrives_as_it_was_without_its_guests(
+    offer: Offer, state: Any, at: float, code: Code
+) -> None:
+    listing = JobListing(offer=offer, state=state, published_at=at, code=code)
+    told = travelled(rooms.ListingBody.of(listing)).listing()
+    assert not told.offer.invited, "whom a host has invited is told to nobody"
+    assert rooms.OfferBody.of(told.offer) == rooms.OfferBody.of(offer, private=False)
+    assert (told.state, told.published_at, told.code) == (state, at, code)
+
+
+@settings(deadline=None)
+@given(rosters, st.integers(0, 1 << 31))
+def test_a_roster_arrives_as_it_was(roster: Roster, next_position: int) -> None:
+    told = travelled(rooms.RosterChanged.of(roster, next_position))
+    assert (told.roster(), told.next_position) == (roster, next_position)
+
+
+# -- strangers --------------------------------------------------------------------------------
+
+DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
+    "publish": rooms.publish_body, "register": rooms.register_body,
+    "from host": rooms.from_host, "from volunteer": rooms.from_volunteer,
+    "to host": rooms.to_host, "to volunteer": rooms.to_volunteer,
+    "problem": msgspec.json.Decoder(rooms.Problem), "kept": msgspec.json.Decoder(rooms.Kept),
+    "key": msgspec.json.Decoder(rooms.KeySummary),
+}  # fmt: skip
+TO_DOMAIN = {
+    rooms.MemberBody: "member", rooms.RequirementsBody: "requirements", rooms.OfferBody: "offer",
+    rooms.VolunteerBody: "volunteer", rooms.MachineBody: "machine", rooms.WantsBody: "wants",
+    rooms.GiftBody: "gift", rooms.ListingBody: "listing", rooms.RosterChanged: "roster",
+}  # fmt: skip
+
+
+def look_into(value: Any) -> None:
+    """Make domain values of all that can be made into some. Raises MessageError."""
+    if type(value) in TO_DOMAIN:
+        getattr(value, TO_DOMAIN[type(value)])()
+    if isinstance(value, msgspec.Struct):
+        for name in value.__struct_fields__:
+            look_into(getattr(value, name))
+    elif isinstance(value, tuple):
+        for one in value:
+            look_into(one)
+
+
+@settings(deadline=None)
+@given(st.sampled_from(sorted(DECODERS)), st.binary(max_size=200))
+@example("publish", b"[" * 100_000)
+@example("from host", b'{"type":' + b'{"type":' * 50_000)
+@example("to host", b'{"type":"StillHere","more":1}')
+@example("register", b"\xff\xfe")
+@example("problem", b"")
+def test_any_bytes_are_refused_politely(which: str, raw: bytes) -> None:
+    with pytest.raises(MessageError) as refused:
+        rooms.decode(DECODERS[which], raw)
+    assert len(refused.value.message) < 400
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+SIDES = (rooms.FROM_HOST, rooms.FROM_VOLUNTEER, rooms.TO_HOST, rooms.TO_VOLUNTEER)
+NAMES = sorted({kind.__name__ for side in SIDES for kind in get_args(side)})
+
+
+@settings(deadline=None)
+@given(
+    st.sampled_from(sorted(DECODERS)),
+    st.sampled_from(NAMES),
+    st.dictionaries(st.sampled_from(["state", "wants", "gifts", "job", "reason", "x"]), anything),
+)
+def test_any_json_is_understood_or_refused(which: str, name: str, fields: dict[str, Any]) -> None:
+    raw = json.dumps({"type": name, **fields}).encode(errors="surrogatepass")
+    with contextlib.suppress(MessageError):
+        look_into(rooms.decode(DECODERS[which], raw))
+
+
+@st.composite
+def spoilt(draw: st.DrawFn) -> bytes:
+    """A sound message with one value replaced by another, deep inside."""
+    offer, volunteer = draw(offers()), draw(volunteers)
+    listing = JobListing(offer=offer, state="running", published_at=1.0, code=draw(codes))
+    roster = rooms.RosterChanged.of(draw(rosters), 3)
+    whole = draw(
+        st.sampled_from(
+            [
+                rooms.Matched(
+                    listing=rooms.ListingBody.of(listing), roster=roster, position=1, reason="r"
+                ),
+                rooms.Publish(
+                    offer=rooms.OfferBody.of(offer),
+                    members=(rooms.MemberBody(position=0, id="a", name="b"),),
+                ),
+                rooms.Register(
+                    volunteer=rooms.VolunteerBody.of(volunteer),
+                    session="s",
+                    machine=rooms.MachineBody.of(draw(machines)),
+                    wants=rooms.WantsBody.of(draw(wants)),
+                ),
+                roster,
+            ]
+        )
+    )
+    tree = json.loads(rooms.encode(whole))
+    at = tree
+    while True:
+        keys = list(at) if isinstance(at, dict) else range(len(at))
+        key = draw(st.sampled_from(keys))
+        if isinstance(at[key], dict | list) and at[key] and draw(st.booleans()):
+            at = at[key]
+            continue
+        at[key] = draw(anything | st.sampled_from(["\x00", "\u202e", "", -1, 1 << 62, 1e300]))
+        return json.dumps(tree).encode(errors="surrogatepass")
+
+
+@settings(deadline=None)
+@given(spoilt())
+def test_a_spoilt_message_is_understood_or_refused(raw: bytes) -> None:
+    for decoder in DECODERS.values():
+        with contextlib.suppress(MessageError):
+            look_into(rooms.decode(decoder, raw))
+
+
+def test_a_name_nobody_can_print_is_refused() -> None:
+    body = rooms.RosterChanged(
+        job="mnist-1", members=(rooms.MemberBody(position=1, id="a", name="\x1b[2J"),),
+        next_position=2,
+    )  # fmt: skip
+    with pytest.raises(MessageError):
+        body.roster()
+
+
+@pytest.mark.parametrize("field", ["key", "nonce", "signature"])
+@settings(deadline=None)
+@given(st.text(max_size=140))
+def test_a_hello_has_a_key_a_nonce_and_a_signature(field: str, text: str) -> None:
+    hello = rooms.Hello(key="ab" * 32, time_ms=1, nonce="cd" * 16, signature="ef" * 64, body="{}")
+    sound = len(getattr(hello, field)) == len(text) and set(text) <= set("0123456789abcdef")
+    try:
+        travelled(msgspec.structs.replace(hello, **{field: text}))
+    except MessageError:
+        assert not sound
+    else:
+        assert sound
+
+
+@settings(deadline=None)
+@given(st.text(max_size=12))
+def test_what_is_no_code_is_none(text: str) -> None:
+    listing = rooms.ListingBody(
+        offer=rooms.OfferBody(id="mnist-1", title="t", address="x:1", key=guest("h").id),
+        state="waiting", published_at=1.0, code=text,
+    )  # fmt: skip
+    if is_code(text):
+        assert listing.listing().code == text
+    else:
+        with pytest.raises(MessageError):
+            listing.listing()
