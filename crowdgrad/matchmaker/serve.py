@@ -7,6 +7,7 @@ import contextlib
 import gc
 import logging
 import socket
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ from crowdgrad.store.base import Store
 from crowdgrad.store.memory import MemoryStore
 
 EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104 (to recognise it)
+TURN_S = 0.001
+"""How long the loop keeps the thread that writes waiting, when both have something to do."""
 COLLECT_AFTER = (50_000, 50, 1_000)
 """How many new objects, then how many looks, before Python looks at older ones."""
 FAREWELL_S = 0.2
@@ -168,6 +171,7 @@ async def _serve(
     metrics.also(gate.figures)
     metrics.also(lambda: {"entering": admission.entering})
     _spare_the_collector()
+    sys.setswitchinterval(TURN_S)
     with stop_requests() as stop:
         await server.start()
         started(server.address, url)
