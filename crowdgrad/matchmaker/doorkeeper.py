@@ -34,7 +34,7 @@ MOST_NONCES = 500_000
 SLOT_S = 60
 """Nonces are forgotten together, a minute's at a time."""
 MOST_ENTERING = 256
-LATE_S = 0.25
+LATE_S = 0.2
 """Where things are done later than that, no more volunteers are let in for a moment."""
 VOLUNTEERS = b"GET /v1/volunteers/"
 """How the handshake of one begins."""

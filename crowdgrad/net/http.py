@@ -26,7 +26,7 @@ from crowdgrad.errors import SettingError
 from crowdgrad.net.guarded import Gate, GuardedHttp, HttpLimits, TlsDoor, unheard
 from crowdgrad.net.ports import spell
 
-ACCEPTS = 32
+ACCEPTS = 256
 """Connections of strangers accepted in one turn of the loop."""
 PATIENCE_S = 0.5
 """How long a stopping server waits for connections to close."""
@@ -130,6 +130,7 @@ class HttpServer(uvicorn.Server):
                 lifespan="on",
                 http=protocol,
                 h11_max_incomplete_event_size=None if limits is None else limits.header_bytes,
+                backlog=2048 if limits is None else 4096,
                 ws="websockets-sansio",
                 ws_max_size=max_message_bytes,
                 ws_per_message_deflate=False,
