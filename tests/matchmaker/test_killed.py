@@ -31,6 +31,8 @@ from tests.matchmaker.running import Running, key_of, offer, volunteer, worker
 
 HOSTS, MAXIMUM, STEADY = 3, 4, 15
 """More volunteers than places: some always wait."""
+GENEROUS = ("--address-joins-per-s", "1000", "--key-joins-per-s", "100", "--most-entering", "10000")
+"""Everybody has the same address here."""
 
 
 class Witness:
@@ -169,7 +171,7 @@ async def storm(folder: Path, database: str, kills: int, patch: pytest.MonkeyPat
     witness, dice = Witness(), random.Random(kills)
     Person.witness = witness
     patch.setattr("crowdgrad.net.matchmaker.VolunteerPresence", Person)
-    with Running(folder, database=database) as matchmaker:
+    with Running(folder, *GENEROUS, database=database) as matchmaker:
         async with busy(matchmaker.url, witness, dice) as hosts:
             for _ in range(kills):
                 matches = witness.matches
