@@ -113,7 +113,7 @@ def create_app(
     asked = [Depends(_asked(doorkeeper))]
     app.include_router(v1(room, desk, store, doorkeeper, tell), dependencies=asked)
     app.include_router(
-        pages.routes(room, desk, store, public_url=public_url, forget_after_s=rules.forget_after_s),
+        pages.routes(room, desk, store, public_url=public_url, rules=rules),
         dependencies=asked,
     )
     app.add_middleware(

@@ -41,6 +41,8 @@ class Rules:
     """Jobs that are over or whose host is gone are kept this long."""
     absent_s: float = 600.0
     """A volunteer that was lost keeps its place in the line this long."""
+    max_absent: int = 10_000
+    """… and so many of them do."""
     max_jobs: int = 10_000
     max_jobs_of_one: int = 100
     """Of one host, with those that are over and not forgotten yet."""

@@ -326,6 +326,8 @@ class Room:
             del self._guests[guest.id]
             self._left_at[guest.id] = self._clock()
             self._tell("left", volunteer=guest.id)
+            if len(self._left_at) > self._rules.max_absent:
+                self._forget_the_longest_absent()
         guest.connection = None
         self.changed.set()
 

@@ -31,7 +31,7 @@ from crowdgrad.store.memory import MemoryStore
 EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104 (to recognise it)
 TURN_S = 0.001
 """How long the loop keeps the thread that writes waiting, when both have something to do."""
-COLLECT_AFTER = (50_000, 50, 1_000)
+COLLECT_AFTER = (50_000, 5, 1_000)
 """How many new objects, then how many looks, before Python looks at older ones."""
 FAREWELL_S = 0.2
 """What the sockets are given to say good-bye before the server stops."""

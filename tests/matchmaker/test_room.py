@@ -512,6 +512,13 @@ def test_who_is_absent_makes_room_for_who_comes() -> None:
     assert {record.volunteer.name for record in world.store.volunteers()} == {"b", "c"}
 
 
+def test_only_so_many_absent_ones_are_remembered() -> None:
+    world = World(Rules(max_absent=1))
+    for name in "abc":
+        world.room.volunteer_leaves(id_of(name), world.volunteer(name))
+    assert [record.volunteer.name for record in world.store.volunteers()] == ["c"]
+
+
 class Troubled(MemoryStore):
     """Its disk is full, or it takes a while."""
 

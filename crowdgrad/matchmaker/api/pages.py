@@ -9,7 +9,7 @@ from crowdgrad.errors import TargetError
 from crowdgrad.matchmaker import pages, people
 from crowdgrad.matchmaker.api.answers import SAFE, page
 from crowdgrad.matchmaker.api.v1 import checked_key
-from crowdgrad.matchmaker.desk import Desk
+from crowdgrad.matchmaker.desk import Desk, Rules
 from crowdgrad.matchmaker.openapi import describe
 from crowdgrad.matchmaker.refusal import Refusal
 from crowdgrad.matchmaker.room import Room
@@ -18,9 +18,7 @@ from crowdgrad.store.base import Store
 MAX_SHOWN = 100
 
 
-def routes(
-    room: Room, desk: Desk, store: Store, *, public_url: str, forget_after_s: float
-) -> APIRouter:
+def routes(room: Room, desk: Desk, store: Store, *, public_url: str, rules: Rules) -> APIRouter:
     router = APIRouter()
 
     @router.get(
@@ -61,7 +59,7 @@ def routes(
         **describe("What is kept, and how to delete it.", None, html=True, refuses=(429,)),
     )
     async def privacy() -> Response:
-        return page(pages.privacy(forget_after_s=forget_after_s))
+        return page(pages.privacy(forget_after_s=rules.forget_after_s, absent_s=rules.absent_s))
 
     return router
 

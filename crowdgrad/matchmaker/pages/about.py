@@ -15,7 +15,7 @@ KEPT = (
      "Your public key, the name you chose, what your machine has (cores, memory, GPU, measured "
      "speed, bandwidth, engine, version of crowdgrad), your hours and limits, and what you would "
      "work for",
-     "Kept while you are here, and {away} after you left"),
+     "Kept while you are here; where you did not say good-bye, {absent} longer"),
     ("Your place in a job", "The position you were given, your key’s fingerprint and your name",
      "Kept as long as the job is"),
     ("You publish a job",
@@ -29,7 +29,8 @@ KEPT = (
 )  # fmt: skip
 SEEN = (
     ("Everybody", "Public jobs as their hosts describe them, without address and invitations; what "
-     "each key’s fingerprint gave. Of a job that is not public, only the amount."),
+     "each key’s fingerprint gave, as far as both sides have signed it. Of a job that is not "
+     "public, only the amount."),
     ("The members of a job", "The host’s address; each other’s names and fingerprints. Whoever "
      "works for a host connects to it, so it sees their network address."),
     ("Whoever runs this service", "All that is kept, and the network addresses you come from. "
@@ -48,15 +49,15 @@ NOT_FORGOTTEN = (
 )
 
 
-def privacy(*, forget_after_s: float = 3600.0, operator: str = "") -> str:
-    """`forget_after_s`: how long the absent are remembered; `operator`: whom to ask, as whoever
+def privacy(*, forget_after_s: float = 3600.0, absent_s: float = 600.0, operator: str = "") -> str:
+    """How long jobs are remembered, and absent volunteers; `operator`: whom to ask, as whoever
     runs the service wants to be shown."""
     return page(
         "Privacy",
         el("h1", "What is kept about you"),
         el("p", "You are a key: no account, no e-mail, no password. These pages set no cookies, "
            "run no scripts and load nothing from anywhere else.", class_="lead"),
-        _kept(words.duration(forget_after_s)),
+        _kept(away=words.duration(forget_after_s), absent=words.duration(absent_s)),
         el("section", el("h2", "Who sees what"), _table((), SEEN)),
         _deleting(),
         el("section", el("h2", "Who runs this service"), said(operator, "p")) if operator else None,
@@ -84,8 +85,8 @@ def _headline(status: int) -> str:
     return "That cannot be done"
 
 
-def _kept(away: str) -> Html:
-    rows = [(name, what, long.format(away=away)) for name, what, long in KEPT]
+def _kept(*, away: str, absent: str) -> Html:
+    rows = [(name, what, long.format(away=away, absent=absent)) for name, what, long in KEPT]
     head = ("When", "What is kept", "For how long")
     return el("section", el("h2", "What, and for how long"), _table(head, rows))
 
