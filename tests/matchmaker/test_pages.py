@@ -316,7 +316,8 @@ def test_an_empty_gift_is_drawn() -> None:
 def test_privacy_says_how_to_see_and_delete_it_all() -> None:
     text = text_of(pages.privacy(forget_after_s=7200.0, operator="the club"))
     for words_ in ("crowdgrad key kept", "crowdgrad key forget", "2 hours after it ended",
-                   "10 minutes longer", "no cookies", "no e-mail", "The host’s address", "the club"):  # fmt: skip
+                   "10 minutes longer", "no cookies", "no e-mail", "The host’s address",
+                   "the club"):  # fmt: skip
         assert words_ in text, words_
 
 
