@@ -29,7 +29,7 @@ from crowdgrad.net.matchmaker import (
 from crowdgrad.store.opening import open_store
 from tests.matchmaker.running import Running, key_of, offer, volunteer, worker
 
-HOSTS, MAXIMUM, STEADY = 3, 4, 15
+HOSTS, MAXIMUM, STEADY, NEWCOMERS = 3, 4, 15, 30
 """More volunteers than places: some always wait."""
 GENEROUS = ("--address-joins-per-s", "1000", "--key-joins-per-s", "100", "--most-entering", "10000")
 """Everybody has the same address here."""
@@ -126,9 +126,18 @@ async def first_job(name: str, url: str) -> Match:
 
 async def come_and_go(url: str, witness: Witness, dice: random.Random) -> None:
     """A newcomer every few moments, steadily."""
+    room = asyncio.Semaphore(NEWCOMERS)
+
+    async def one(name: str) -> None:
+        try:
+            await live(name, url, witness, False, dice)
+        finally:
+            room.release()
+
     async with asyncio.TaskGroup() as group:
         for number in range(10**6):
-            group.create_task(live(f"newcomer {number}", url, witness, False, dice))
+            await room.acquire()
+            group.create_task(one(f"newcomer {number}"))
             await asyncio.sleep(dice.uniform(0.02, 0.2))
 
 
