@@ -190,7 +190,7 @@ VOLUNTEERS = Socket(
     talk=(
         ("volunteer", _hello(VOLUNTEER_KEY, f"/v1/volunteers/{VOLUNTEER}/presence", _REGISTER)),
         ("matchmaker", _WELCOME),
-        ("matchmaker", rooms.StillWaiting(reason="waiting: job mnist is full (8 of 8)")),
+        ("matchmaker", rooms.StillWaiting(reason="waiting: job “mnist” is full (8 of 8)")),
         (
             "matchmaker",
             rooms.Matched(
