@@ -356,7 +356,7 @@ def test_credit_is_told_countersigned_and_shown(matchmaker: Running) -> None:
             raw = ask(matchmaker.url, "GET", f"/v1/keys/{key_of('a').id}")
             return rooms.decode(msgspec.json.Decoder(rooms.KeySummary), raw).gave
 
-        while not (gave := await asyncio.to_thread(shown)) or not gave[0].agreed:
+        while not (gave := await asyncio.to_thread(shown)) or not gave[0].agreed:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
         (credit,) = gave
         assert credit.reported.gift() == gift
