@@ -26,7 +26,7 @@ from crowdgrad.errors import SettingError
 from crowdgrad.net.guarded import Gate, GuardedHttp, HttpLimits, TlsDoor, unheard
 from crowdgrad.net.ports import spell
 
-ACCEPTS = 256
+ACCEPTS = 64
 """Connections of strangers accepted in one turn of the loop."""
 PATIENCE_S = 0.5
 """How long a stopping server waits for connections to close."""
