@@ -36,6 +36,11 @@ from crowdgrad.errors import CrowdgradError, MessageError, TurnedAway
 from crowdgrad.net import rooms
 from crowdgrad.net.addresses import NONE, Proxies, counted, forwarded
 
+BACKLOG = 4096
+"""Connections the kernel keeps for us while we are busy."""
+MOST_ACCEPTED = 512
+"""… and those we take of them in one turn of the loop: others want to be heard too."""
+ACCEPT_AGAIN_S = 0.5
 LINGER_S = 1.0
 """How long a peer may take to read our last words."""
 FLUSH_S = 30.0
@@ -115,10 +120,10 @@ class Gate:
 class Seat:
     """One connection's, or, not `granted`, a moment to say that there is none."""
 
-    __slots__ = ("_address", "_gate", "_taken", "granted")
+    __slots__ = ("_address", "_taken", "gate", "granted")
 
     def __init__(self, gate: Gate, address: str, *, granted: bool) -> None:
-        self._gate, self._address, self._taken = gate, address, True
+        self.gate, self._address, self._taken = gate, address, True
         self.granted = granted
         self._count(1)
 
@@ -126,7 +131,7 @@ class Seat:
         """A proxy has told whose it is."""
         assert not self._address
         self._address = address
-        self._gate.count(address, 1)
+        self.gate.count(address, 1)
 
     def leave(self) -> None:
         """Whoever notices first that the connection has gone."""
@@ -136,55 +141,89 @@ class Seat:
 
     def _count(self, change: int) -> None:
         if self.granted:
-            self._gate.here += change
-            self._gate.count(self._address, change)
+            self.gate.here += change
+            self.gate.count(self._address, change)
         else:
-            self._gate.told += change
+            self.gate.told += change
 
 
-class TlsDoor(asyncio.Protocol):
-    """A connection that has yet to agree on TLS: it is counted and timed like any other.
+class Entrance:
+    """Where connections come in: as many as are waiting in one turn of the loop.
 
-    Its socket is taken out of its transport before a byte is read and given to the loop anew, with
-    TLS: the loop itself would tell nobody of handshakes that are under way or fail.
+    The loop's own server takes one in a turn. Where turns are long the kernel's queue overflows
+    then, and nobody hears that there is too much to do. Nor would it tell anybody of TLS handshakes
+    that are under way or fail: here they have their seat already, and are timed.
     """
 
     def __init__(
         self,
-        config: Config,
-        server_state: ServerState,
-        app_state: dict[str, Any],
-        _loop: asyncio.AbstractEventLoop | None = None,
-        *,
+        listening: socket.socket,
         gate: Gate,
-        context: ssl.SSLContext,
+        *,
+        make: Callable[[Seat], GuardedHttp],
+        context: ssl.SSLContext | None,
+        tasks: set[asyncio.Task[None]],
     ) -> None:
-        self._make = functools.partial(GuardedHttp, config, server_state, app_state, gate=gate)
-        self._tasks = server_state.tasks
+        """`tasks`: where those under way are kept, for whoever stops the server."""
+        self._listening = listening
         self._gate = gate
+        self._make = make
         self._context = context
+        self._tasks = tasks
+        self._loop = asyncio.get_running_loop()
+        self._open = False
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        seat = self._gate.arrive(_peer(transport))
-        if seat is not None:
-            taken = socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
-            task = asyncio.get_running_loop().create_task(self._agree(taken, seat))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-        transport.abort()
+    def open(self) -> None:
+        self._listening.setblocking(False)
+        self._listening.listen(BACKLOG)
+        self._open = True
+        self._listen()
 
-    async def _agree(self, taken: socket.socket, seat: Seat) -> None:
-        made = self._make(seat=seat)
+    def close(self) -> None:
+        if self._open:
+            self._open = False
+            self._loop.remove_reader(self._listening)
+            self._listening.close()
+
+    def _listen(self) -> None:
+        if self._open:
+            self._loop.add_reader(self._listening, self._accept)
+
+    def _accept(self) -> None:
+        for _ in range(MOST_ACCEPTED):
+            try:
+                accepted, peer = self._listening.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except ConnectionAbortedError:
+                continue
+            except OSError as error:  # no descriptor, no memory: it would be told again at once
+                _log.error("no connection can be accepted: %s", os.strerror(error.errno or 0))
+                self._loop.remove_reader(self._listening)
+                self._loop.call_later(ACCEPT_AGAIN_S, self._listen)
+                return
+            seat = self._gate.arrive(str(peer[0]))
+            if seat is None:
+                accepted.close()
+            else:
+                task = self._loop.create_task(self._admit(accepted, seat))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+
+    async def _admit(self, accepted: socket.socket, seat: Seat) -> None:
+        made = self._make(seat)
+        accepted.setblocking(False)
+        agreeing_s = self._gate.limits.header_s if seat.granted else LINGER_S
+        timed = {"ssl_handshake_timeout": agreeing_s, "ssl_shutdown_timeout": LINGER_S}
         try:
-            await asyncio.get_running_loop().connect_accepted_socket(
+            await self._loop.connect_accepted_socket(
                 lambda: made,
-                taken,
+                accepted,
                 ssl=self._context,
-                ssl_handshake_timeout=self._gate.limits.header_s if seat.granted else LINGER_S,
-                ssl_shutdown_timeout=LINGER_S,
+                **(timed if self._context is not None else {}),
             )
-        except (OSError, asyncio.CancelledError):  # no TLS, too late, or we are stopping
-            taken.close()
+        except (OSError, asyncio.CancelledError):  # gone, no TLS, too late, or we are stopping
+            accepted.close()
         if made.transport is None:
             seat.leave()
 
@@ -197,14 +236,12 @@ class GuardedHttp(H11Protocol):
         config: Config,
         server_state: ServerState,
         app_state: dict[str, Any],
-        _loop: asyncio.AbstractEventLoop | None = None,
         *,
-        gate: Gate,
-        seat: Seat | None = None,
+        seat: Seat,
     ) -> None:
-        super().__init__(config, server_state, app_state, _loop)
+        super().__init__(config, server_state, app_state)
         self.logger = _log
-        self._gate = gate
+        self._gate = seat.gate
         self._seat = seat
         self._deadline: asyncio.TimerHandle | None = None
         self._waits_for = ""
@@ -214,17 +251,13 @@ class GuardedHttp(H11Protocol):
     # Arriving
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        self._seat = self._seat or self._gate.arrive(_peer(transport))
-        if self._seat is None:
-            transport.abort()
-            return
         super().connection_made(transport)
         self._wait_for("head", self._gate.limits.header_s if self._seat.granted else LINGER_S)
 
     # Reading
 
     def data_received(self, data: bytes) -> None:
-        if self._deaf or self._seat is None:
+        if self._deaf:
             return
         if not self._seat.granted:  # not before it has asked: who expects no answer is confused
             self._turn_away(503, no_seat(), self._gate.come_again_s())
@@ -257,7 +290,7 @@ class GuardedHttp(H11Protocol):
         self._deadline = self.loop.call_later(seconds, self._too_late) if what else None
 
     def _too_late(self) -> None:
-        if self._seat is not None and not self._seat.granted:
+        if not self._seat.granted:
             self._turn_away(503, no_seat(), self._gate.come_again_s())
         else:
             late = MessageError(
@@ -312,11 +345,10 @@ class GuardedHttp(H11Protocol):
         self.loop.call_later(after_s, self.transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._seat is not None:
-            super().connection_lost(exc)
-            self._unset_keepalive_if_required()
-            self._wait_for("", 0.0)
-            self._seat.leave()
+        super().connection_lost(exc)
+        self._unset_keepalive_if_required()
+        self._wait_for("", 0.0)
+        self._seat.leave()
 
     def shutdown(self) -> None:
         if self._deaf:
@@ -328,7 +360,6 @@ class GuardedHttp(H11Protocol):
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
         seat, gate = self._seat, self._gate
-        assert seat is not None
         peer = self.client[0] if self.client else ""
         if peer in gate.limits.proxies:
             address = counted(forwarded(peer, self.headers, gate.limits.proxies))
@@ -399,10 +430,6 @@ class GuardedSocket(WebSocketsSansIOProtocol):
             self._last.cancel()
         super().connection_lost(exc)
         self._seat.leave()
-
-
-def _peer(transport: asyncio.Transport) -> str:
-    return str((transport.get_extra_info("peername") or ("",))[0])
 
 
 def _is_text(frames: list[bytes]) -> bool:

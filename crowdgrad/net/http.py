@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import logging
 import os
 import random
@@ -16,18 +15,15 @@ import ssl
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
 from uvicorn.config import LOGGING_CONFIG
 
 from crowdgrad.errors import SettingError
-from crowdgrad.net.guarded import Gate, GuardedHttp, HttpLimits, TlsDoor, unheard
+from crowdgrad.net.guarded import Entrance, Gate, GuardedHttp, HttpLimits, Seat, unheard
 from crowdgrad.net.ports import spell
 
-ACCEPTS = 64
-"""Connections of strangers accepted in one turn of the loop."""
 PATIENCE_S = 0.5
 """How long a stopping server waits for connections to close."""
 SPARE_DESCRIPTORS = 256
@@ -116,11 +112,6 @@ class HttpServer(uvicorn.Server):
         self._context = tls.context() if tls is not None else None
         self._written = tls.written() if tls is not None else ()
         self.gate = Gate(_within_descriptors(limits), random01) if limits is not None else None
-        protocol: Any = "h11"
-        if self.gate is not None and self._context is not None:
-            protocol = functools.partial(TlsDoor, gate=self.gate, context=self._context)
-        elif self.gate is not None:
-            protocol = functools.partial(GuardedHttp, gate=self.gate)
         super().__init__(
             uvicorn.Config(
                 app if limits is None else unheard(app),
@@ -128,9 +119,8 @@ class HttpServer(uvicorn.Server):
                 log_level="warning",
                 access_log=False,
                 lifespan="on",
-                http=protocol,
+                http="h11",
                 h11_max_incomplete_event_size=None if limits is None else limits.header_bytes,
-                backlog=2048 if limits is None else 4096,
                 ws="websockets-sansio",
                 ws_max_size=max_message_bytes,
                 ws_per_message_deflate=False,
@@ -142,6 +132,7 @@ class HttpServer(uvicorn.Server):
             )
         )
         self._listening = listening
+        self._entrance: Entrance | None = None
         self._task: asyncio.Task[None] | None = None
         self.address = spell(listening)
 
@@ -167,10 +158,30 @@ class HttpServer(uvicorn.Server):
             if self.force_exit and self.started:  # in a hurry uvicorn forgets to tell the app
                 await self.lifespan.shutdown()
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.gate is not None:
+            self._entrance = Entrance(
+                self._listening,
+                self.gate,
+                make=self._connection,
+                context=self._context,
+                tasks=self.server_state.tasks,
+            )
+            self._entrance.open()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._entrance is not None:
+            self._entrance.close()
+        await super().shutdown(sockets)
+
     async def on_tick(self, counter: int) -> bool:
         if counter % TICKS_A_MINUTE == TICKS_A_MINUTE - 1:
             self._renew()
         return await super().on_tick(counter)
+
+    def _connection(self, seat: Seat) -> GuardedHttp:
+        return GuardedHttp(self.config, self.server_state, self.lifespan.state, seat=seat)
 
     def _renew(self) -> None:
         """Take a certificate that has been replaced; until it fits, the old one serves on."""
@@ -186,11 +197,8 @@ class HttpServer(uvicorn.Server):
             _log.warning("the new certificate is not taken: %s", error.message)
 
     async def _run(self) -> None:
-        # uvloop accepts one connection of each socket in a turn of the loop. Where turns are long
-        # the kernel's queue would overflow, and nobody would hear that there is too much to do.
-        again = [self._listening.dup() for _ in range(ACCEPTS - 1)] if self.gate is not None else []
         try:
-            await self.serve(sockets=[self._listening, *again])
+            await self.serve(sockets=[self._listening] if self.gate is None else [])
         except SystemExit:
             return  # uvicorn's word for an application that did not start; `start` has a better one
 

@@ -98,6 +98,7 @@ def normalise(url: str) -> str:
     try:
         parts = urlsplit(full)
         host = (parts.hostname or "").encode("idna").decode()
+        host.encode("idna")  # some signs become dots, and a host has no empty parts
         valid = (
             parts.scheme in ("http", "https")
             and _HOST.fullmatch(host) is not None

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+import os
+import resource
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -53,6 +56,22 @@ async def serving(limits: HttpLimits) -> AsyncIterator[HttpServer]:
         yield server
     finally:
         await server.stop()
+
+
+@contextlib.contextmanager
+def no_descriptor_left() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 256), hard))
+    taken: list[int] = []
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                taken.append(os.dup(0))
+        yield
+    finally:
+        for each in taken:
+            os.close(each)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @dataclass
@@ -104,6 +123,25 @@ def run(
 
     with asyncio.Runner(loop_factory=factory) as runner:
         runner.run(main())
+
+
+@pytest.mark.parametrize("factory", LOOPS)
+def test_who_comes_when_no_descriptor_is_left_is_heard_later(
+    factory: Callable, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(server: HttpServer) -> None:
+        loop = asyncio.get_running_loop()
+        host, port = server.address.split(":")
+        with socket.socket() as caller:
+            caller.setblocking(False)
+            with no_descriptor_left():
+                await loop.sock_connect(caller, (host, int(port)))
+                await loop.sock_sendall(caller, GET)
+                await settled(lambda: "no connection can be accepted" in caplog.text)
+            assert (await loop.sock_recv(caller, 1000)).startswith(b"HTTP/1.1 200")
+        assert len(caplog.records) < 20  # not once in every turn of the loop
+
+    run(scenario, HttpLimits(), factory)
 
 
 @pytest.mark.parametrize("factory", LOOPS)

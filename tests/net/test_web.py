@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from websockets.client import ClientProtocol
 from websockets.uri import parse_uri
@@ -65,6 +65,8 @@ def test_an_address_may_be_typed_in_several_ways(typed: str, meant: str) -> None
 
 @settings(deadline=None)
 @given(st.text(max_size=40) | st.from_regex(r"https?://[^ ]{0,30}"))
+@example("http://\N{ONE DOT LEADER}")
+@example("http://a\N{ONE DOT LEADER}\N{ONE DOT LEADER}b")
 def test_any_text_is_an_address_or_not(text: str) -> None:
     try:
         url = web.normalise(text)
