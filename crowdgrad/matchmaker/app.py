@@ -21,9 +21,11 @@ import contextlib
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 
 from fastapi import Depends, FastAPI, Request, Response
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp
 
 from crowdgrad.errors import CannotWrite, MessageError, TargetError, TurnedAway
 from crowdgrad.matchmaker import openapi
@@ -54,7 +56,17 @@ def own_key(store: Store) -> Identity:
     return from_seed(seed)
 
 
-def create_app(
+@dataclass(frozen=True, slots=True)
+class Service:
+    """The matchmaker, ready to be served."""
+
+    app: ASGIApp
+    http: FastAPI
+    """Of that, what is not a WebSocket."""
+    room: Room
+
+
+def create_service(
     store: Store,
     *,
     clock: Callable[[], float] = time.monotonic,
@@ -65,7 +77,7 @@ def create_app(
     admission: Admission | None = None,
     metrics: Metrics | None = None,
     public_url: str = "",
-) -> FastAPI:
+) -> Service:
     """`clock` measures silence, `wall` dates what is remembered."""
     rules = rules or Rules()
     metrics = metrics or Metrics()
@@ -83,45 +95,51 @@ def create_app(
         public_url=public_url,
         tell=tell,
     )
-    running: list[asyncio.Task[None]] = []
-
-    @contextlib.asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        await store.kept()
-        running.append(asyncio.create_task(keep(room)))
-        running.append(asyncio.create_task(feel_the_load(admission)))
-        try:
-            yield
-        finally:
-            for task in running:
-                task.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
-
-    def alive() -> bool:
-        return bool(running) and not any(task.done() for task in running)
-
-    app = FastAPI(
+    pulse = _Pulse(store, room, admission)
+    http = FastAPI(
         title="crowdgrad matchmaker",
         version="1",
         description=(__doc__ or "") + openapi.SOCKET_TEXT,
-        lifespan=lifespan,
+        lifespan=pulse.lifespan,
         docs_url=None,
         redoc_url=None,
     )
-    app.state.room = room
-    app.include_router(service.routes(room, store, metrics, alive))
     asked = [Depends(_asked(doorkeeper))]
-    app.include_router(v1(room, desk, store, doorkeeper, tell), dependencies=asked)
-    app.include_router(
-        pages.routes(room, desk, store, public_url=public_url, rules=rules),
-        dependencies=asked,
+    site = pages.routes(room, desk, store, public_url=public_url, rules=rules)
+    http.include_router(service.routes(room, store, metrics, pulse.beats))
+    http.include_router(v1(room, desk, store, doorkeeper, tell), dependencies=asked)
+    http.include_router(site, dependencies=asked)
+    _explain_errors(http, tell)
+    openapi.install(http)
+    app = Sockets(
+        http, room=room, rules=rules, doorkeeper=doorkeeper, admission=admission, tell=tell
     )
-    app.add_middleware(
-        Sockets, room=room, rules=rules, doorkeeper=doorkeeper, admission=admission, tell=tell
-    )
-    _explain_errors(app, tell)
-    openapi.install(app)
-    return app
+    return Service(app, http, room)
+
+
+class _Pulse:
+    """What goes on while nobody asks for anything: matching, and feeling the load."""
+
+    def __init__(self, store: Store, room: Room, admission: Admission) -> None:
+        self._store = store
+        self._room = room
+        self._admission = admission
+        self._running: list[asyncio.Task[None]] = []
+
+    @contextlib.asynccontextmanager
+    async def lifespan(self, _: FastAPI) -> AsyncIterator[None]:
+        await self._store.kept()
+        self._running.append(asyncio.create_task(keep(self._room)))
+        self._running.append(asyncio.create_task(feel_the_load(self._admission)))
+        try:
+            yield
+        finally:
+            for task in self._running:
+                task.cancel()
+            await asyncio.gather(*self._running, return_exceptions=True)
+
+    def beats(self) -> bool:
+        return bool(self._running) and not any(task.done() for task in self._running)
 
 
 def _asked(doorkeeper: Doorkeeper) -> Callable[[Request], Awaitable[None]]:

@@ -30,13 +30,17 @@ T = TypeVar("T")
 
 
 class SocketConnection:
-    """What the room says is queued and sent by a task; a peer that does not read is dropped."""
+    """What the room says is sent, or queued and sent by a task; who does not read is dropped."""
 
     _last: ClassVar[tuple[rooms.Said | None, str]] = (None, "")
     """What was encoded last: a roster goes to many at once."""
 
-    def __init__(self, socket: WebSocket) -> None:
+    def __init__(
+        self, socket: WebSocket, send_now: Callable[[str], bool] = lambda text: False
+    ) -> None:
+        """`send_now` sends a text if that is possible without waiting."""
         self._socket = socket
+        self._send_now = send_now
         self._outbox: deque[str] = deque()
         self._waiting_bytes = 0
         self._closed = False
@@ -68,8 +72,11 @@ class SocketConnection:
     def _put(self, message: rooms.Said) -> None:
         if SocketConnection._last[0] is not message:
             SocketConnection._last = (message, rooms.encode(message).decode())
-        self._outbox.append(SocketConnection._last[1])
-        self._waiting_bytes += len(SocketConnection._last[1])
+        text = SocketConnection._last[1]
+        if self._sending is None and self._send_now(text):
+            return
+        self._outbox.append(text)
+        self._waiting_bytes += len(text)
         self._send_soon()
 
     def _send_soon(self) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from crowdgrad.errors import SettingError
-from crowdgrad.matchmaker.app import create_app
+from crowdgrad.matchmaker.app import create_service
 from crowdgrad.matchmaker.desk import Rules
 from crowdgrad.matchmaker.doorkeeper import MOST_ENTERING, RATES, Admission, Doorkeeper
 from crowdgrad.matchmaker.limits import Rates
@@ -31,7 +31,7 @@ from crowdgrad.store.memory import MemoryStore
 EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104 (to recognise it)
 TURN_S = 0.001
 """How long the loop keeps the thread that writes waiting, when both have something to do."""
-COLLECT_AFTER = (50_000, 5, 1_000)
+COLLECT_AFTER = (2_000, 5, 5_000)
 """How many new objects, then how many looks, before Python looks at older ones."""
 FAREWELL_S = 0.2
 """What the sockets are given to say good-bye before the server stops."""
@@ -144,7 +144,7 @@ async def _serve(
 ) -> None:
     url, metrics = door.url(spell(listening)), Metrics()
     admission = Admission(door.most_entering)
-    app = create_app(
+    service = create_service(
         store,
         rules=rules,
         doorkeeper=Doorkeeper(
@@ -159,7 +159,7 @@ async def _serve(
         public_url=url,
     )
     server = HttpServer(
-        app,
+        service.app,
         listening,
         max_message_bytes=rooms.MAX_REQUEST_BYTES,
         limits=door.limits,
@@ -178,16 +178,16 @@ async def _serve(
         log_event(logger, "started", url=url, connections=gate.limits.connections,
                   jobs=store.count_jobs(), volunteers=store.count_volunteers())  # fmt: skip
         await stop.wait()
-        app.state.room.close()
+        service.room.close()
         await asyncio.sleep(FAREWELL_S)
         await server.stop()
 
 
 def _spare_the_collector() -> None:
-    """Let Python look for objects to throw away less often, and not at what there is by now.
+    """Let Python look for objects to throw away a few at a time, and seldom at all of them.
 
-    It looks whenever 700 are new, now and then at all of them: with ten thousand people waiting
-    that stops everything for a second.
+    Everything stops while it looks: with ten thousand people waiting for a second, where it looks
+    at all there is; for half of one at 300,000 new ones. Hardly any are thrown away like this.
     """
     gc.collect()
     gc.freeze()

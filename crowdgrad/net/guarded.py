@@ -50,6 +50,9 @@ MOST_TOLD = 128
 MOST_FRAGMENTS = 1024
 MOST_UNREAD_BYTES = 256 << 10
 """Answers to pings a peer may leave unread."""
+SEND_NOW = "crowdgrad.send_now"
+"""An extension of ASGI's WebSockets: a `call` that sends a text at once, or says that it cannot.
+ASGI's own `send` takes a task where nobody may wait, several times the work of sending."""
 
 _log = logging.getLogger(__name__)
 _log.setLevel(logging.ERROR)  # what strangers send is no news
@@ -411,15 +414,26 @@ class GuardedSocket(WebSocketsSansIOProtocol):
             return
         super().send_receive_event_to_app()
 
+    def send_now(self, text: str) -> bool:
+        """Send it without waiting for anything. False: that cannot be done, or never again."""
+        done = self.disconnected or self.close_sent or self.transport.is_closing()
+        if done or not self.handshake_complete or not self.writable.is_set():
+            return False
+        self.conn.send_text(text.encode())
+        self.transport.write(b"".join(self.conn.data_to_send()))
+        return True
+
     async def send(self, message: ASGISendEvent) -> None:
         await super().send(message)
         if message["type"] == "websocket.http.response.body":
             self.handshake_complete = True  # it is over: uvicorn would complain that it is not
 
     async def run_asgi(self) -> None:
+        self.scope["extensions"][SEND_NOW] = {"call": self.send_now}
         try:
             await super().run_asgi()
         finally:
+            del self.scope["extensions"][SEND_NOW]  # else only the collector would free us
             if not self.disconnected:
                 self._last = self.loop.call_later(
                     self.close_timeout + LINGER_S, self.transport.abort

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import uvicorn
-from fastapi import FastAPI
+from starlette.types import ASGIApp
 from uvicorn.config import LOGGING_CONFIG
 
 from crowdgrad.errors import SettingError
@@ -98,7 +98,7 @@ class HttpServer(uvicorn.Server):
 
     def __init__(
         self,
-        app: FastAPI,
+        app: ASGIApp,
         listening: socket.socket,
         *,
         max_message_bytes: int,

@@ -29,7 +29,7 @@ from typing import Final
 from crowdgrad.domain.job import JobId, Member
 from crowdgrad.domain.matching import Hours, Presence, VolunteerRecord, as_code
 from crowdgrad.domain.work import VolunteerId
-from crowdgrad.planner.obstacles import waiting
+from crowdgrad.planner.obstacles import obstacle, waiting
 from crowdgrad.planner.seats import OVERDUE, Host, Opening, Seats
 from crowdgrad.planner.survey import Kinds, Survey
 
@@ -181,6 +181,20 @@ class Hall:
         if not chosen.room:
             self._vacant.remove(chosen)
         return Decision(volunteer=volunteer.id, job=chosen.offer.id, reason=reason)
+
+    def might_take(self, volunteer: VolunteerRecord, jobs: Iterable[JobId]) -> bool:
+        """Whether it is worth the while to ask `seat`, where only these jobs are new to it."""
+        if volunteer.wants.job is not None:
+            return True
+        for seats in map(self._by_id.get, jobs):
+            if (
+                seats is not None
+                and seats.room
+                and seats.visible(volunteer, named=False)
+                and obstacle(seats.offer, volunteer) is None
+            ):
+                return True
+        return False
 
     def why(self, volunteer: VolunteerRecord) -> str:
         """Why somebody waits whom `seat` gave none."""

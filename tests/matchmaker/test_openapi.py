@@ -14,7 +14,7 @@ from fastapi import FastAPI, Response
 from crowdgrad.domain.job import JobId
 from crowdgrad.domain.work import VolunteerId
 from crowdgrad.matchmaker import examples, openapi
-from crowdgrad.matchmaker.app import create_app
+from crowdgrad.matchmaker.app import create_service
 from crowdgrad.matchmaker.openapi import describe
 from crowdgrad.net import rooms, signing
 from crowdgrad.net.identity import id_of, signed_by
@@ -33,7 +33,7 @@ PAGES = {"/", "/j/{code}", "/k/{key_id}", "/privacy"}
 
 @pytest.fixture(scope="module")
 def document() -> dict[str, Any]:
-    made: dict[str, Any] = json.loads(json.dumps(create_app(MemoryStore()).openapi()))
+    made: dict[str, Any] = json.loads(json.dumps(create_service(MemoryStore()).http.openapi()))
     return made
 
 

@@ -13,7 +13,7 @@ from crowdgrad.domain.matching import Gift
 from crowdgrad.errors import CannotWrite
 from crowdgrad.matchmaker.desk import Rules
 from crowdgrad.matchmaker.refusal import Refusal
-from crowdgrad.matchmaker.room import SEATS_AT_ONCE, TELL_AT_ONCE
+from crowdgrad.matchmaker.seating import SEATS_AT_ONCE, TELL_AT_ONCE
 from crowdgrad.net import introduction, rooms
 from crowdgrad.net.signing import credit_text
 from crowdgrad.store.memory import MemoryStore
@@ -644,7 +644,7 @@ def test_whatever_happens(story: list[tuple[str, int]]) -> None:
 
 
 def check(world: World, guests: dict[str, Ear], places: dict[tuple[str, str], int]) -> None:
-    rosters = {r.listing.id: world.room._roster(r.listing.id) for r in world.store.jobs()}
+    rosters = {r.listing.id: world.room._rosters.of(r.listing.id) for r in world.store.jobs()}
     present = [m.id for roster in rosters.values() for m in roster.members if m.position > 0]
     assert len(present) == len(set(present))
     for of, roster in rosters.items():

@@ -33,7 +33,7 @@ from crowdgrad.domain.matching import (
     Visibility,
 )
 from crowdgrad.errors import CrowdgradError, tree
-from crowdgrad.matchmaker.app import create_app
+from crowdgrad.matchmaker.app import create_service
 from crowdgrad.matchmaker.desk import Rules
 from crowdgrad.matchmaker.doorkeeper import Doorkeeper
 from crowdgrad.matchmaker.limits import Rates
@@ -135,14 +135,14 @@ class Served:
     async def _serve(self) -> None:
         loop, stopped = asyncio.get_running_loop(), asyncio.Event()
         doorkeeper = Doorkeeper(wall=time.time, clock=time.monotonic, rates=RATES)
-        app = create_app(
+        service = create_service(
             seeded(),
             rules=RULES,
             doorkeeper=doorkeeper,
             public_url="https://match.example.org",
         )
         server = HttpServer(
-            app,
+            service.app,
             bind("127.0.0.1", 0),
             max_message_bytes=rooms.MAX_REQUEST_BYTES,
             limits=HttpLimits(),

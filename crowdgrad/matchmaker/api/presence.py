@@ -20,6 +20,7 @@ from crowdgrad.matchmaker.refusal import Refusal, nonsense
 from crowdgrad.matchmaker.room import Room
 from crowdgrad.matchmaker.telling import Telling
 from crowdgrad.net import rooms, signing
+from crowdgrad.net.guarded import SEND_NOW
 
 T = TypeVar("T")
 PATH = re.compile(r"/v1/(?P<kind>jobs|volunteers)/(?P<name>[^/]{1,64})/presence")
@@ -52,7 +53,7 @@ class Sockets:
             await self._volunteer(WebSocket(scope, receive, send), VolunteerId(found["name"]))
 
     async def _host(self, socket: WebSocket, job: JobId) -> None:
-        connection, room = SocketConnection(socket), self._room
+        connection, room = _connection(socket), self._room
 
         def arrive(hello: rooms.Hello) -> None:
             self._door.prove(socket, hello)
@@ -71,7 +72,7 @@ class Sockets:
         )
 
     async def _volunteer(self, socket: WebSocket, name: VolunteerId) -> None:
-        connection, room = SocketConnection(socket), self._room
+        connection, room = _connection(socket), self._room
 
         def arrive(hello: rooms.Hello) -> None:
             self._door.prove(socket, hello)
@@ -88,6 +89,10 @@ class Sockets:
             hear=lambda message: room.volunteer_says(name, message, connection),
             leave=lambda: room.volunteer_leaves(name, connection),
         )
+
+
+def _connection(socket: WebSocket) -> SocketConnection:
+    return SocketConnection(socket, socket.scope["extensions"][SEND_NOW]["call"])
 
 
 class _Door:
