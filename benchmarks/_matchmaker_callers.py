@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import random
 import time
@@ -81,7 +82,7 @@ class Stage:
             visitor.ended(None)
 
 
-class Visitor:
+class Visitor(abc.ABC):
     """What hosts and volunteers have in common: knocking until they are in, and beating then."""
 
     __slots__ = ("_beat_s", "_began", "_knocks", "_patient", "_timer", "_waited_s", "caller",
@@ -164,9 +165,9 @@ class Visitor:
         elif self._patient and outcome != WELCOMED:
             self._after(RUDE_S, self.come)
 
+    @abc.abstractmethod
     def knocked(self, attempt: Attempt) -> None:
         """Remember how it went."""
-        raise NotImplementedError
 
     def _come_again(self, after_s: float) -> None:
         tries = self._knocks - 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
 import socket
 import sys
@@ -17,6 +16,7 @@ from crowdgrad.errors import SettingError
 from crowdgrad.matchmaker.app import create_service
 from crowdgrad.matchmaker.desk import Rules
 from crowdgrad.matchmaker.doorkeeper import MOST_ENTERING, RATES, Admission, Doorkeeper
+from crowdgrad.matchmaker.garbage import in_small_looks
 from crowdgrad.matchmaker.limits import Rates
 from crowdgrad.matchmaker.logs import log_event
 from crowdgrad.matchmaker.metrics import Metrics
@@ -31,8 +31,6 @@ from crowdgrad.store.memory import MemoryStore
 EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104 (to recognise it)
 TURN_S = 0.001
 """How long the loop keeps the thread that writes waiting, when both have something to do."""
-COLLECT_AFTER = (2_000, 5, 5_000)
-"""How many new objects, then how many looks, before Python looks at older ones."""
 FAREWELL_S = 0.2
 """What the sockets are given to say good-bye before the server stops."""
 LIMITS = HttpLimits()
@@ -170,9 +168,8 @@ async def _serve(
     gate.is_too_much = admission.is_too_much
     metrics.also(gate.figures)
     metrics.also(lambda: {"entering": admission.entering})
-    _spare_the_collector()
     sys.setswitchinterval(TURN_S)
-    with stop_requests() as stop:
+    with stop_requests() as stop, in_small_looks():
         await server.start()
         started(server.address, url)
         log_event(logger, "started", url=url, connections=gate.limits.connections,
@@ -181,14 +178,3 @@ async def _serve(
         service.room.close()
         await asyncio.sleep(FAREWELL_S)
         await server.stop()
-
-
-def _spare_the_collector() -> None:
-    """Let Python look for objects to throw away a few at a time, and seldom at all of them.
-
-    Everything stops while it looks: with ten thousand people waiting for a second, where it looks
-    at all there is; for half of one at 300,000 new ones. Hardly any are thrown away like this.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*COLLECT_AFTER)

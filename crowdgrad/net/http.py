@@ -69,7 +69,7 @@ class Tls:
                 each.load_cert_chain(self.certificate, self.key, password="")
         except ssl.SSLError as error:
             raise SettingError(
-                f"{self.certificate} and {self.key} cannot be used: {error.reason or error}.",
+                f"{self.certificate} and {self.key} cannot be used: {_in_words(error)}.",
                 advice="They must be a certificate and its own key, without a password, in PEM.",
             ) from None
 
@@ -79,6 +79,18 @@ class Tls:
             return tuple(file.stat().st_mtime_ns for file in (self.certificate, self.key))
         except OSError:
             return ()
+
+
+def _in_words(error: ssl.SSLError) -> str:
+    """What is wrong with a certificate or its key, as far as OpenSSL tells."""
+    if not error.reason:
+        return "one of them holds nothing of the kind, or the key has a password"
+    known = {
+        "KEY_VALUES_MISMATCH": "the key belongs to another certificate",
+        "EE_KEY_TOO_SMALL": "the key is too short to be safe",
+        "CA_MD_TOO_WEAK": "the signature is of a kind that is no longer safe",
+    }
+    return known.get(error.reason, error.reason.lower().replace("_", " "))
 
 
 def take_descriptors() -> int:

@@ -182,19 +182,10 @@ async def matched_jobs(
     agent: Agent, visits: Visits, searching: Searching, signing: Countersigning, watch: Watch
 ) -> None:
     """One job after the other, as the matchmaker finds them; a named one, and that is all."""
-    options, wants = searching.options, searching.wants
+    wants = searching.wants
     offers = await asyncio.to_thread(machine, searching.settings, with_gpu=searching.uses_gpu)
-    resting, offset_s = Resting(offers.hours, time.time), utc_offset_s(time.time())
-
-    def waits(reason: str) -> None:
-        if not visits.under_way:  # the matchmaker may know before us that a job is over
-            watch(Event(kind="state", text=in_own_time(reason, offset_s)))
-
-    def turned_away(error: CrowdgradError) -> None:
-        if visits.under_way:  # otherwise it is what the wait for a job ends with
-            told = f"The matchmaker has turned us away: {error}"
-            watch(Event(kind="trouble", text=f"{told} The job at hand goes on.", stays=True))
-
+    resting = Resting(offers.hours, time.time)
+    jobs = _Matched(agent, visits, searching, signing, watch, resting)
     with web.advising(searching.advice):
         match = await wait_for_job(
             searching.url,
@@ -202,47 +193,83 @@ async def matched_jobs(
             key=searching.key,
             machine=offers,
             wants=wants,
-            on_waiting=waits,
+            on_waiting=jobs.waits,
             on_credit=signing.offered,
-            on_turned_away=turned_away,
+            on_turned_away=jobs.turned_away,
         )
+    await one_after_another(
+        match,
+        jobs.pay,
+        watch,
+        may_go_on=jobs.may_go_on,
+        parting=jobs.parting,
+        wants=wants if wants.job is not None else None,
+    )
 
-    async def pay(match: Match) -> Outcome:
+
+class _Matched:
+    """What happens with a job that the matchmaker found, and between two of them."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        visits: Visits,
+        searching: Searching,
+        signing: Countersigning,
+        watch: Watch,
+        resting: Resting,
+    ) -> None:
+        self._agent = agent
+        self._visits = visits
+        self._searching = searching
+        self._signing = signing
+        self._watch = watch
+        self._resting = resting
+        self._offset_s = utc_offset_s(time.time())
+
+    def waits(self, reason: str) -> None:
+        if not self._visits.under_way:  # the matchmaker may know before us that a job is over
+            self._watch(Event(kind="state", text=in_own_time(reason, self._offset_s)))
+
+    def turned_away(self, error: CrowdgradError) -> None:
+        if self._visits.under_way:  # otherwise it is what the wait for a job ends with
+            told = f"The matchmaker has turned us away: {error}"
+            self._watch(Event(kind="trouble", text=f"{told} The job at hand goes on.", stays=True))
+
+    async def pay(self, match: Match) -> Outcome:
         now = _Now(match.presence)
-        signing.begin(match.listing.id)
+        self._signing.begin(match.listing.id)
         try:
-            async with resting.guard(lambda: agent.rest(OVER)):
-                await visits.pay(
-                    agent,
+            async with self._resting.guard(lambda: self._agent.rest(OVER)):
+                await self._visits.pay(
+                    self._agent,
                     now.address(),
                     match.listing,
                     moved=now.address,
                     introduction=now.introduction,
                 )
-            outcome = visits.outcomes[-1]
-            if not (outcome.left or may_go_on(outcome)):
-                await signing.settle(outcome.samples)
+            outcome = self._visits.outcomes[-1]
+            if not (outcome.left or self.may_go_on(outcome)):
+                await self._signing.settle(outcome.samples)
         finally:
-            signing.end()
+            self._signing.end()
         return outcome
 
-    def rested(outcome: Outcome) -> bool:
-        return resting.over and outcome.left
+    def parting(self, outcome: Outcome) -> str:
+        return FAREWELL if self._rested(outcome) else ended(outcome)
 
-    def parting(outcome: Outcome) -> str:
-        return FAREWELL if rested(outcome) else ended(outcome)
-
-    def may_go_on(after: CrowdgradError | Outcome) -> bool:
-        if isinstance(after, Outcome) and rested(after):
+    def may_go_on(self, after: CrowdgradError | Outcome) -> bool:
+        if isinstance(after, Outcome) and self._rested(after):
             return True
-        if wants.job is not None:
+        if self._searching.wants.job is not None:
             return False
+        options = self._searching.options
         if isinstance(after, CrowdgradError):
             return _another_may_do(after, options)
         return not (options.once or after.left)
 
-    again = wants if wants.job is not None else None
-    await one_after_another(match, pay, watch, may_go_on=may_go_on, parting=parting, wants=again)
+    def _rested(self, outcome: Outcome) -> bool:
+        return self._resting.over and outcome.left
 
 
 class _Now:

@@ -187,9 +187,9 @@ def test_files_that_do_not_fit_are_explained(tmp_path: Path) -> None:
     for made, words in (
         (Tls(certificate=tmp_path / "missing", key=key), "missing cannot be read"),
         (Tls(certificate=file, key=tmp_path), "Is a directory"),
-        (Tls(certificate=file, key=other), "cannot be used"),
-        (Tls(certificate=rubbish, key=key), "cannot be used"),
-        (Tls(certificate=file, key=locked), "cannot be used"),
+        (Tls(certificate=file, key=other), "the key belongs to another certificate"),
+        (Tls(certificate=rubbish, key=key), "nothing of the kind"),
+        (Tls(certificate=file, key=locked), "the key has a password"),
     ):
         with pytest.raises(SettingError, match=words) as error:
             made.context()
