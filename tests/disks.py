@@ -1,10 +1,16 @@
-"""A real disk that notes its steps, refuses at will, and can lose power at any of them."""
+"""A real disk that notes its steps, refuses at will, and can lose power at any of them; and what
+lies in shared memory."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from crowdgrad.files import REAL, Bytes, Writing
+
+
+def shared_memory() -> set[str]:
+    """What has a name there; a database that another test starts does not count."""
+    return {file.name for file in Path("/dev/shm").glob("*") if not file.match("PostgreSQL.*")}
 
 
 class PowerCut(BaseException):

@@ -39,7 +39,6 @@ COMMON = (
 START_S = 60.0
 
 _numbers = itertools.count()
-_missed = False
 
 
 class PostgresServer:
@@ -177,10 +176,8 @@ def find_programs() -> Path | None:
 @contextlib.contextmanager
 def running(*, durable: bool = False) -> Iterator[PostgresServer]:
     """A server of its own. Skips the test where there is none to be had."""
-    global _missed
     programs = find_programs()
     if programs is None:
-        _missed = True
         pytest.skip(MISSING)
     folder = Path(tempfile.mkdtemp(prefix="crowdgrad-pg-"))
     try:
@@ -223,5 +220,6 @@ def fresh_postgres(postgres: PostgresServer) -> Iterator[Callable[[], str]]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    if _missed:
+    skipped = terminalreporter.stats.get("skipped", [])
+    if any(MISSING in str(report.longrepr) for report in skipped):
         terminalreporter.write_line(MISSING, red=True, bold=True)

@@ -19,6 +19,7 @@ from crowdgrad.host.telling.status import Status
 from crowdgrad.process import Child, end_all
 from crowdgrad.recipes.async_sgd import AsyncSGD
 from crowdgrad.settings import Settings
+from tests.disks import shared_memory
 
 
 def ours(mark: str) -> dict[int, str]:
@@ -44,10 +45,10 @@ def children_of(pid: int) -> list[int]:
 @pytest.fixture(autouse=True)
 def nothing_left_behind(tmp_path: Path) -> Iterator[None]:
     """After each test: no process of it, nothing new in shared memory, no half-written file."""
-    before = set(os.listdir("/dev/shm"))
+    before = shared_memory()
     yield
     assert ours(str(tmp_path)) == {}
-    assert set(os.listdir("/dev/shm")) <= before
+    assert shared_memory() <= before
     drafts = [file for file in (tmp_path / "runs").rglob(".*") if file.is_file()]
     assert drafts == []
 

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crowdgrad.volunteer.arena import ALIGN, Arena, Region, lay_out
+from tests.disks import shared_memory
 
 
 @given(
@@ -51,7 +52,7 @@ def test_regions_do_not_overlap_and_fit(
 
 
 def test_a_child_sees_what_we_write_and_no_name_remains() -> None:
-    before = set(os.listdir("/dev/shm"))
+    before = shared_memory()
     arena = Arena.make(ALIGN)
     Region(offset=8, bytes=5).of(arena.memory)[:] = b"hello"
     code = (
@@ -60,7 +61,7 @@ def test_a_child_sees_what_we_write_and_no_name_remains() -> None:
     )
     subprocess.run([sys.executable, "-c", code, str(arena.fd)], pass_fds=(arena.fd,), check=True)
     assert bytes(arena.memory[8:13]) == b"HELLO"
-    assert set(os.listdir("/dev/shm")) == before
+    assert shared_memory() == before
     arena.close()
     assert not Path(f"/proc/self/fd/{arena.fd}").exists()
 
