@@ -92,14 +92,11 @@ class Room:
         self._mail.write(connection, welcome)
         self._mail.write(connection, self._rosters.of(job))
         if before is not None and before.listing.offer != record.listing.offer:
-            self._tell_again(record)
+            members = self._crowd.members_of(job)
+            self._rosters.tell_some(record, members, "the host has published the job again")
         self._tell("published", job=job, host=record.listing.offer.key, again=before is not None)
         self._openings_changed(job)
         return job
-
-    def _tell_again(self, record: JobRecord) -> None:
-        for guest in self._crowd.members_of(record.listing.id):
-            self._rosters.tell_one(record, guest, "the host has published the job again")
 
     def host_says(self, job: JobId, message: rooms.FROM_HOST, connection: Connection) -> None:
         """Raises Refusal when the message is out of place."""
@@ -225,7 +222,7 @@ class Room:
         as_before = before is not None and before.wants == record.wants and job not in record.avoid
         listed = None if job is None else self._store.job(job)
         if listed is not None and (working_for == job or (working_for is None and as_before)):
-            self._rosters.tell_one(listed, guest, "you are back at your place")
+            self._rosters.tell_some(listed, [guest], "you are back at your place")
             return
         self._leave_group(guest)
         known = None if working_for is None else self._store.job(working_for)

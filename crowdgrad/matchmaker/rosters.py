@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from crowdgrad.domain.job import JobId
 from crowdgrad.domain.matching import JobRecord
@@ -41,10 +41,12 @@ class Rosters:
     def forget(self, job: JobId) -> None:
         self._told_at.pop(job, None)
 
-    def tell_one(self, record: JobRecord, guest: Guest, reason: str) -> None:
-        """A member hears which job it has, and why."""
-        said = self._letters.matched(record, guest, self.of(record.listing.id), reason)
-        self._mail.write(guest.connection, said)
+    def tell_some(self, record: JobRecord, guests: Iterable[Guest], reason: str) -> None:
+        """Members hear which job they have, and why."""
+        roster = self.of(record.listing.id)
+        for guest in guests:
+            said = self._letters.matched(record, guest, roster, reason)
+            self._mail.write(guest.connection, said)
 
     def tell(self, newly: Mapping[Guest, str], now: float) -> None:
         """Host and newcomers hear of a change at once, the other members when it is their turn."""

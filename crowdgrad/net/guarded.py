@@ -393,6 +393,18 @@ class GuardedSocket(WebSocketsSansIOProtocol):
         self._seat = seat
         self._last: asyncio.TimerHandle | None = None
 
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.conn.handshake_exc is not None and not self.handshake_initiated:
+            # Fine for HTTP but not for WebSockets: uvicorn would keep it without a word.
+            self.transport.write(b"".join(self.conn.data_to_send()))
+            self._end()
+
+    def _end(self) -> None:
+        """Whoever does not read what was said last is not waited for."""
+        self.transport.close()
+        self._last = self.loop.call_later(LINGER_S, self.transport.abort)
+
     def handle_cont(self, event: Frame) -> None:
         if len(self.frames) >= MOST_FRAGMENTS:
             self.conn.fail(1009, "too many fragments")
@@ -439,10 +451,17 @@ class GuardedSocket(WebSocketsSansIOProtocol):
                     self.close_timeout + LINGER_S, self.transport.abort
                 )
 
+    def shutdown(self) -> None:
+        if self.transport.is_closing():  # uvicorn would say good-bye once more, and fail
+            self.transport.abort()
+        else:
+            super().shutdown()
+
     def connection_lost(self, exc: Exception | None) -> None:
         if self._last is not None:
             self._last.cancel()
         super().connection_lost(exc)
+        self.conn.parser.close()  # it refers to itself: only the collector would free it
         self._seat.leave()
 
 

@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from websockets.asyncio.client import connect
+from websockets.server import ServerProtocol
 
 from crowdgrad.matchmaker.app import create_service
+from crowdgrad.matchmaker.connection import SocketConnection
 from crowdgrad.matchmaker.garbage import in_small_looks
 from crowdgrad.net import rooms
 from crowdgrad.net.guarded import GuardedHttp, GuardedSocket
@@ -18,6 +20,8 @@ from crowdgrad.net.http import HttpLimits, HttpServer
 from crowdgrad.net.ports import bind
 from crowdgrad.process import new_event_loop
 from crowdgrad.store.memory import MemoryStore
+
+OF_A_SOCKET = (GuardedHttp, GuardedSocket, ServerProtocol, SocketConnection)
 
 
 class Ring:
@@ -79,9 +83,7 @@ def test_a_socket_that_ends_leaves_nothing_for_the_collector() -> None:
                 async with connect(where, proxy=None) as ws:
                     await ws.send("{}")
                     await ws.wait_closed()
-            await until(
-                lambda: not any(type(o) in (GuardedHttp, GuardedSocket) for o in gc.get_objects())
-            )
+            await until(lambda: not any(type(o) in OF_A_SOCKET for o in gc.get_objects()))
         finally:
             gc.enable()
             await server.stop()

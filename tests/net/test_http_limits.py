@@ -24,6 +24,10 @@ from crowdgrad.process import new_event_loop
 
 LOOPS = [asyncio.new_event_loop, new_event_loop]
 GET = b"GET /hello HTTP/1.1\r\nHost: x\r\n\r\n"
+UPGRADE = (
+    b"GET /echo HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+)
 
 
 def app() -> FastAPI:
@@ -140,6 +144,56 @@ def test_who_comes_when_no_descriptor_is_left_is_heard_later(
                 await settled(lambda: "no connection can be accepted" in caplog.text)
             assert (await loop.sock_recv(caller, 1000)).startswith(b"HTTP/1.1 200")
         assert len(caplog.records) < 20  # not once in every turn of the loop
+
+    run(scenario, HttpLimits(), factory)
+
+
+@pytest.mark.parametrize("factory", LOOPS)
+def test_an_upgrade_that_websockets_do_not_take_is_answered_and_keeps_no_seat(
+    factory: Callable,
+) -> None:
+    many = b"".join(b"A%d: b\r\n" % number for number in range(150))
+
+    async def scenario(server: HttpServer) -> None:
+        caller = await call(server)
+        caller.writer.write(UPGRADE + many + b"\r\n")
+        assert (await caller.rest()).startswith(b"HTTP/1.1 4")
+        assert server.gate is not None
+        await settled(lambda: server.gate.here == 0)
+        await caller.close()
+
+    run(scenario, HttpLimits(), factory)
+
+
+@pytest.mark.parametrize("factory", LOOPS)
+def test_it_stops_while_somebody_hangs_up_who_reads_nothing(factory: Callable) -> None:
+    ping = b"\x89\xfd" + bytes(4) + bytes(125)
+    close = b"\x88\x82" + bytes(4) + (1000).to_bytes(2, "big")
+
+    async def scenario(server: HttpServer) -> None:
+        loop = asyncio.get_running_loop()
+        host, port = server.address.split(":")
+
+        def unread() -> int:
+            here = server.server_state.connections
+            return sum(one.transport.get_write_buffer_size() for one in here)
+
+        with socket.socket() as caller:
+            caller.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+            caller.setblocking(False)
+            await loop.sock_connect(caller, (host, int(port)))
+            await loop.sock_sendall(caller, UPGRADE + b"\r\n")
+            async with asyncio.timeout(20):
+                while not unread():
+                    await loop.sock_sendall(caller, ping)
+                    await asyncio.sleep(0)
+            await loop.sock_sendall(caller, close)
+            await settled(
+                lambda: any(one.transport.is_closing() for one in server.server_state.connections)
+            )
+            await server.stop()
+        assert server.gate is not None
+        await settled(lambda: server.gate.here == 0)
 
     run(scenario, HttpLimits(), factory)
 
