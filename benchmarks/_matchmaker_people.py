@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from _matchmaker_socket import frame, handshake
 
-from crowdgrad.net import identity, rooms, signing
+from crowdgrad.net import bodies, identity, rooms, signing
 from crowdgrad.net.identity import Identity
 
 CAUSES = ("medicine", "climate", "games", "language", "physics")
@@ -74,7 +74,7 @@ class Town:
 
     def unhelped(self, count: int) -> list[Caller]:
         """Hosts whose jobs need what nobody here has: there is always something to look at."""
-        needs = rooms.RequirementsBody(gpu=True, gpu_memory_mb=160_000)
+        needs = bodies.RequirementsBody(gpu=True, gpu_memory_mb=160_000)
         return [self._host(needs, 1) for _ in range(count)]
 
     def _volunteer(self) -> Caller:
@@ -82,7 +82,7 @@ class Town:
         machine, cores, memory_mb = _machine(self._dice)
         name = str(key.id)
         body = rooms.Register(
-            volunteer=rooms.VolunteerBody(
+            volunteer=bodies.VolunteerBody(
                 id=name, name=f"v-{name[:6]}", cores=cores, memory_mb=memory_mb,
                 engine="onnxruntime", software=SOFTWARE,
             ),
@@ -93,17 +93,17 @@ class Town:
         path = f"/v1/volunteers/{name}/presence"
         return Caller(key, public, where, path, rooms.encode(body), name)
 
-    def _host(self, needs: rooms.RequirementsBody, minimum: int) -> Caller:
+    def _host(self, needs: bodies.RequirementsBody, minimum: int) -> Caller:
         key, public, where = self._newcomer()
         job = f"job-{self._count}-{self._dice.getrandbits(32):08x}"
         body = rooms.Publish(
-            offer=rooms.OfferBody(
+            offer=bodies.OfferBody(
                 id=job, title=f"Job {self._count}", address=f"{where}:7000",
                 cause=self._dice.choice(CAUSES) if self._dice.random() < 0.4 else "",
                 minimum=minimum, maximum=NEEDED, requirements=needs,
                 hyperparameters={"recipe": "crowd", "lr": 0.1, "batch_size": 100},
             ),
-            members=(rooms.MemberBody(position=0, id=str(key.id), name="host"),),
+            members=(bodies.MemberBody(position=0, id=str(key.id), name="host"),),
         )  # fmt: skip
         return Caller(key, public, where, f"/v1/jobs/{job}/presence", rooms.encode(body), job)
 
@@ -113,33 +113,33 @@ class Town:
         return key, key.public.hex(), address(self._count)
 
 
-def _machine(dice: random.Random) -> tuple[rooms.MachineBody, int, int]:
+def _machine(dice: random.Random) -> tuple[bodies.MachineBody, int, int]:
     """The machine, its cores and its memory: one in ten has a GPU, one in ten is too small."""
     speed = {"gflops": round(dice.lognormvariate(3.0, 0.8), 1), "download_mbps": 50.0}
     kind = dice.random()
     if kind < 0.1:
-        gpu = rooms.MachineBody(gpu="RTX", gpu_memory_mb=dice.choice((8000, 24_000)), **speed)
+        gpu = bodies.MachineBody(gpu="RTX", gpu_memory_mb=dice.choice((8000, 24_000)), **speed)
         return gpu, 8, 32_000
     if kind < 0.2:
-        return rooms.MachineBody(**speed), 1, 1000
+        return bodies.MachineBody(**speed), 1, 1000
     if kind < 0.3:
-        return rooms.MachineBody(kind="browser", **speed), 4, 4000
-    return rooms.MachineBody(**speed), dice.choice((4, 8, 16)), dice.choice((8000, 16_000))
+        return bodies.MachineBody(kind="browser", **speed), 4, 4000
+    return bodies.MachineBody(**speed), dice.choice((4, 8, 16)), dice.choice((8000, 16_000))
 
 
-def _wants(dice: random.Random) -> rooms.WantsBody:
+def _wants(dice: random.Random) -> bodies.WantsBody:
     """Most help anyone; one in five prefers a cause or two, one in twenty helps no other."""
     kind = dice.random()
     if kind >= 0.25:
-        return rooms.WantsBody()
+        return bodies.WantsBody()
     liked = tuple(dice.sample(CAUSES, dice.choice((1, 2))))
-    return rooms.WantsBody(causes=liked, only_causes=kind < 0.05)
+    return bodies.WantsBody(causes=liked, only_causes=kind < 0.05)
 
 
-def _requirements(dice: random.Random) -> rooms.RequirementsBody:
+def _requirements(dice: random.Random) -> bodies.RequirementsBody:
     kind = dice.random()
     if kind < 0.15:
-        return rooms.RequirementsBody(gpu=True, gpu_memory_mb=8000, memory_mb=4000)
+        return bodies.RequirementsBody(gpu=True, gpu_memory_mb=8000, memory_mb=4000)
     if kind < 0.3:
-        return rooms.RequirementsBody(cores=4, memory_mb=8000, kinds=("native",))
-    return rooms.RequirementsBody(cores=2, memory_mb=2000)
+        return bodies.RequirementsBody(cores=4, memory_mb=8000, kinds=("native",))
+    return bodies.RequirementsBody(cores=2, memory_mb=2000)

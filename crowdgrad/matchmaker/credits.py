@@ -15,7 +15,7 @@ from crowdgrad.domain.job import JobId
 from crowdgrad.domain.matching import Credit, Gift, JobRecord, VolunteerRecord
 from crowdgrad.domain.work import VolunteerId
 from crowdgrad.matchmaker.refusal import nonsense
-from crowdgrad.net import rooms
+from crowdgrad.net import bodies, rooms
 from crowdgrad.net.identity import signed_by
 from crowdgrad.net.signing import credit_text
 from crowdgrad.store.base import Store
@@ -86,5 +86,5 @@ def offered(credit: Credit) -> rooms.CreditOffered:
         job=credit.job,
         title=credit.title,
         host=credit.host,
-        gift=rooms.GiftBody.of(credit.reported),
+        gift=bodies.GiftBody.of(credit.reported),
     )

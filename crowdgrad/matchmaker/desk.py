@@ -22,7 +22,7 @@ from crowdgrad.domain.matching import (
 )
 from crowdgrad.domain.work import VolunteerId
 from crowdgrad.matchmaker.refusal import nonsense, not_yours, too_many, unknown
-from crowdgrad.net import rooms
+from crowdgrad.net import bodies, rooms
 from crowdgrad.net.identity import id_of
 from crowdgrad.planner.matchmaking import Patience
 from crowdgrad.store.base import Store
@@ -169,7 +169,7 @@ class Desk:
         if worker is not None and worker.position != 0:
             raise nonsense(f"The host's own worker already has position {worker.position}.")
 
-    def _seat(self, job: JobId, members: tuple[rooms.MemberBody, ...]) -> None:
+    def _seat(self, job: JobId, members: tuple[bodies.MemberBody, ...]) -> None:
         """Take over what the host remembers; where it contradicts us, we remember better."""
         for told in members:
             with contextlib.suppress(ValueError):

@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from crowdgrad.domain.job import JobId
-from crowdgrad.net import rooms
+from crowdgrad.net import bodies, rooms
 from crowdgrad.net.identity import Identity, guest
 from crowdgrad.net.signing import SOCKET, credit_text, sign
 
@@ -39,7 +39,7 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     },
 }
 
-_OFFER = rooms.OfferBody(
+_OFFER = bodies.OfferBody(
     id=JOB,
     title="Handwritten digits",
     cause="teaching",
@@ -50,16 +50,16 @@ _OFFER = rooms.OfferBody(
     hyperparameters={"learning_rate": 0.05, "batch_size": 100},
     description="A first network for a course: it reads digits.",
     contact="course@example.org",
-    requirements=rooms.RequirementsBody(cores=2, memory_mb=1000),
+    requirements=bodies.RequirementsBody(cores=2, memory_mb=1000),
 )
-_OWN = rooms.MemberBody(position=0, id="a3f5c2d4e6b80917", name="the host's own worker")
-_ATTIC = rooms.MemberBody(position=1, id=VOLUNTEER, name="attic PC")
+_OWN = bodies.MemberBody(position=0, id="a3f5c2d4e6b80917", name="the host's own worker")
+_ATTIC = bodies.MemberBody(position=1, id=VOLUNTEER, name="attic PC")
 _PUBLISH = rooms.Publish(offer=_OFFER, members=(_OWN,))
 _REGISTER = rooms.Register(
-    volunteer=rooms.VolunteerBody(id=VOLUNTEER, name="attic PC", cores=8, memory_mb=16000),
+    volunteer=bodies.VolunteerBody(id=VOLUNTEER, name="attic PC", cores=8, memory_mb=16000),
     session="6d1f0c2b",
-    machine=rooms.MachineBody(gflops=120.0, hours=rooms.HoursBody(start=1200, end=420)),
-    wants=rooms.WantsBody(causes=("medicine", "teaching")),
+    machine=bodies.MachineBody(gflops=120.0, hours=bodies.HoursBody(start=1200, end=420)),
+    wants=bodies.WantsBody(causes=("medicine", "teaching")),
 )
 _JOB = rooms.JobSummary(
     id=JOB,
@@ -80,7 +80,7 @@ _JOB = rooms.JobSummary(
     visibility="public",
     link=f"https://{AUTHORITY}/j/{CODE}",
 )
-_GIFT = rooms.GiftBody(units=12, samples=24_000, flop=3.1e12)
+_GIFT = bodies.GiftBody(units=12, samples=24_000, flop=3.1e12)
 _SIGNATURE = VOLUNTEER_KEY.sign_text(credit_text(JobId(JOB), HOST, VOLUNTEER, _GIFT.gift())).hex()
 _CREDIT = rooms.CreditBody(
     job=JOB,
@@ -94,7 +94,7 @@ _CREDIT = rooms.CreditBody(
     signature=_SIGNATURE,
 )
 
-EXAMPLES: dict[type[rooms.Body], rooms.Body] = {
+EXAMPLES: dict[type[bodies.Body], bodies.Body] = {
     rooms.Publish: _PUBLISH,
     rooms.Register: _REGISTER,
     rooms.JobSummary: _JOB,
@@ -128,14 +128,14 @@ class Socket:
 
     path: str
     description: str
-    announces: type[rooms.Body]
+    announces: type[bodies.Body]
     said: tuple[type[rooms.Said], ...]
     """By whoever comes."""
     heard: tuple[type[rooms.Said], ...]
     talk: tuple[tuple[Literal["host", "volunteer", "matchmaker"], rooms.Said], ...]
 
 
-def _hello(key: Identity, path: str, body: rooms.Body) -> rooms.Hello:
+def _hello(key: Identity, path: str, body: bodies.Body) -> rooms.Hello:
     text = rooms.encode(body)
     proof = sign(
         key,
@@ -194,7 +194,7 @@ VOLUNTEERS = Socket(
         (
             "matchmaker",
             rooms.Matched(
-                listing=rooms.ListingBody(
+                listing=bodies.ListingBody(
                     offer=_OFFER, state="waiting", published_at=_AT, code=CODE
                 ),
                 roster=_ROSTER,

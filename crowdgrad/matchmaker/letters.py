@@ -8,7 +8,7 @@ from crowdgrad.domain.job import JobId, Roster
 from crowdgrad.domain.matching import JobRecord, Presence
 from crowdgrad.domain.work import VolunteerId
 from crowdgrad.matchmaker.guests import Guest
-from crowdgrad.net import introduction, rooms
+from crowdgrad.net import bodies, introduction, rooms
 from crowdgrad.net.identity import Identity
 from crowdgrad.store.base import Store
 
@@ -55,7 +55,7 @@ class Letters:
             written_at=self._wall(),
         )
         return rooms.Matched(
-            listing=rooms.ListingBody.of(listing),
+            listing=bodies.ListingBody.of(listing),
             roster=roster,
             position=member.position,
             reason=reason,
@@ -81,7 +81,7 @@ class Letters:
             hyperparameters=offer.hyperparameters,
             description=offer.description,
             contact=offer.contact,
-            requirements=rooms.RequirementsBody.of(offer.requirements),
+            requirements=bodies.RequirementsBody.of(offer.requirements),
             visibility=offer.visibility,
             link=self.link(record),
         )

@@ -15,7 +15,7 @@ import msgspec
 from fastapi import FastAPI, Response
 
 from crowdgrad.matchmaker.examples import EXAMPLES, PARAMETERS, SOCKETS, Socket
-from crowdgrad.net import rooms
+from crowdgrad.net import bodies, rooms
 
 REF = "#/components/schemas/{name}"
 SIGNED = "signed"
@@ -46,7 +46,7 @@ _MEANS = {
     431: "Its header is too large.",
     503: "Not now: too many are here, or nothing can be written. Retry-After says when.",
 }
-_BODIES: tuple[type[rooms.Body], ...] = (
+_BODIES: tuple[type[bodies.Body], ...] = (
     rooms.Publish,
     rooms.Register,
     rooms.JobSummary,
@@ -72,7 +72,7 @@ class Described(TypedDict):
 
 def describe(
     description: str,
-    answer: type[rooms.Body] | None,
+    answer: type[bodies.Body] | None,
     *,
     status: int = 200,
     also: tuple[int, ...] = (),
@@ -150,7 +150,7 @@ def _refusal(code: int) -> dict[str, Any]:
     return refusal
 
 
-def _json(body: type[rooms.Body]) -> dict[str, Any]:
+def _json(body: type[bodies.Body]) -> dict[str, Any]:
     content: dict[str, Any] = {"schema": _ref(body), "example": msgspec.to_builtins(EXAMPLES[body])}
     return {"application/json": content}
 

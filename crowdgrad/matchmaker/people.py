@@ -22,7 +22,7 @@ import msgspec
 
 from crowdgrad.domain.matching import Credit, VolunteerRecord
 from crowdgrad.domain.work import VolunteerId
-from crowdgrad.net import rooms
+from crowdgrad.net import bodies, rooms
 from crowdgrad.net.identity import id_of
 from crowdgrad.store.base import Store
 
@@ -46,7 +46,7 @@ def kept(store: Store, key: str) -> rooms.Kept:
             rooms.PlaceKept(job=job, position=member.position, name=member.name)
             for job, member in store.places(who)
         ),
-        jobs=tuple(rooms.OfferBody.of(record.listing.offer) for record in store.jobs_of(key)),
+        jobs=tuple(bodies.OfferBody.of(record.listing.offer) for record in store.jobs_of(key)),
         gave=tuple(_credit(credit) for credit in store.gave(who)),
         received=tuple(_credit(credit) for credit in store.received(who)),
     )
@@ -110,10 +110,10 @@ def _record_of(store: Store, key: str) -> VolunteerRecord | None:
 
 def _registered(record: VolunteerRecord) -> rooms.Register:
     return rooms.Register(
-        volunteer=rooms.VolunteerBody.of(record.volunteer),
+        volunteer=bodies.VolunteerBody.of(record.volunteer),
         session=NOT_KEPT,
-        machine=rooms.MachineBody.of(record.machine),
-        wants=rooms.WantsBody.of(record.wants),
+        machine=bodies.MachineBody.of(record.machine),
+        wants=bodies.WantsBody.of(record.wants),
         avoid=tuple(sorted(record.avoid)),
         working_for=record.job,
     )
@@ -125,10 +125,10 @@ def _credit(credit: Credit) -> rooms.CreditBody:
         title=credit.title,
         host=credit.host,
         volunteer=credit.volunteer,
-        reported=rooms.GiftBody.of(credit.reported),
+        reported=bodies.GiftBody.of(credit.reported),
         reported_at=credit.reported_at,
         agreed=credit.agreed,
-        signed=None if credit.signed is None else rooms.GiftBody.of(credit.signed),
+        signed=None if credit.signed is None else bodies.GiftBody.of(credit.signed),
         signature=credit.signature,
     )
 

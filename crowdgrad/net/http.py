@@ -1,6 +1,6 @@
 """An HTTP server inside our own event loop: takes a port, handles no signals, stops when told.
 
-With `limits` it is made for strangers (`net.guarded`), with `tls` it speaks HTTPS.
+With `limits` it is made for strangers (`net.gate`, `net.guarded`), with `tls` it speaks HTTPS.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from starlette.types import ASGIApp
 from uvicorn.config import LOGGING_CONFIG
 
 from crowdgrad.errors import SettingError
-from crowdgrad.net.guarded import Entrance, Gate, GuardedHttp, HttpLimits, Seat, unheard
+from crowdgrad.net.gate import Entrance, Gate, HttpLimits, Seat
+from crowdgrad.net.guarded import GuardedHttp, unheard
 from crowdgrad.net.ports import spell
 
 PATIENCE_S = 0.5

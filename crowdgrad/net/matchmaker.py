@@ -35,7 +35,7 @@ from crowdgrad.domain.matching import (
 )
 from crowdgrad.domain.work import VolunteerId
 from crowdgrad.errors import CrowdgradError, MessageError, one_line
-from crowdgrad.net import rooms, signing
+from crowdgrad.net import bodies, rooms, signing
 from crowdgrad.net.identity import Identity
 from crowdgrad.net.presence import HELLO_BYTES, Calls, Link, Wire
 
@@ -149,14 +149,14 @@ class HostPresence:
         await self.connection.close()
 
     def _say_gifts(self, gifts: Mapping[VolunteerId, Gift]) -> None:
-        gave = [rooms.Gave(volunteer=w, gift=rooms.GiftBody.of(g)) for w, g in gifts.items()]
+        gave = [rooms.Gave(volunteer=w, gift=bodies.GiftBody.of(g)) for w, g in gifts.items()]
         for start in range(0, len(gave), GIFTS_AT_ONCE):
             some = tuple(gave[start : start + GIFTS_AT_ONCE])
             self.connection.say(rooms.Credited(gifts=some))
 
     def _announcement(self) -> rooms.Publish:
         bare = rooms.Publish(
-            offer=rooms.OfferBody.of(self._offer),
+            offer=bodies.OfferBody.of(self._offer),
             members=(),
             next_position=self._next_position,
             state="waiting" if self._state == "waiting" else "running",
@@ -165,17 +165,17 @@ class HostPresence:
         room = rooms.MAX_REQUEST_BYTES - HELLO_BYTES - _told_bytes(bare)
         return msgspec.structs.replace(bare, members=self._told(min(TOLD_BYTES, room)))
 
-    def _told(self, most_bytes: int) -> tuple[rooms.MemberBody, ...]:
+    def _told(self, most_bytes: int) -> tuple[bodies.MemberBody, ...]:
         """The worker, whoever is here, then the latest of those who were: as many as fit.
 
         Each once, at one place: an earlier host, or an earlier matchmaker, may have given others.
         """
         here = {member.position for member in self.roster.members}
         order = sorted(self._known, key=lambda p: (p != 0, p not in here, -p))
-        told: dict[str, rooms.MemberBody] = {}
+        told: dict[str, bodies.MemberBody] = {}
         size = 0
         for position in order:
-            body = rooms.MemberBody.of(self._known[position])
+            body = bodies.MemberBody.of(self._known[position])
             if body.id in told:
                 continue
             size += _told_bytes(body) + 1
@@ -207,7 +207,7 @@ class HostPresence:
         self.failure = error
 
 
-def _told_bytes(body: rooms.Body) -> int:
+def _told_bytes(body: bodies.Body) -> int:
     """What it takes as text inside a Hello, where every quote is escaped."""
     return len(rooms.encode(rooms.encode(body).decode()))
 
@@ -375,10 +375,10 @@ class VolunteerPresence:
         working_for = self.match.listing.id if self.match is not None and self._working else None
         self._offered = None
         return rooms.Register(
-            volunteer=rooms.VolunteerBody.of(self._volunteer),
+            volunteer=bodies.VolunteerBody.of(self._volunteer),
             session=self.session,
-            machine=rooms.MachineBody.of(self._machine),
-            wants=rooms.WantsBody.of(self._wants),
+            machine=bodies.MachineBody.of(self._machine),
+            wants=bodies.WantsBody.of(self._wants),
             avoid=self._avoid,
             working_for=working_for,
             asked=self._asked,
@@ -386,7 +386,7 @@ class VolunteerPresence:
 
     def _say_free(self, wants: Wants, avoid: tuple[JobId, ...] = ()) -> None:
         self._asked += 1
-        said = rooms.Free(wants=rooms.WantsBody.of(wants), avoid=avoid, asked=self._asked)
+        said = rooms.Free(wants=bodies.WantsBody.of(wants), avoid=avoid, asked=self._asked)
         self.connection.say(said)
 
     def _receive(self, message: rooms.TO_VOLUNTEER) -> None:

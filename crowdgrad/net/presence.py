@@ -30,7 +30,7 @@ from crowdgrad.errors import (
     TurnedAway,
     Unreachable,
 )
-from crowdgrad.net import rooms, signing, web
+from crowdgrad.net import bodies, rooms, signing, web
 from crowdgrad.net.identity import Identity
 from crowdgrad.net.retry import delay_s
 
@@ -79,7 +79,7 @@ WEB = Wire(connect=web.open_socket, abort=_abort)
 class Calls(Generic[T]):
     """What a link asks its owner."""
 
-    announcement: Callable[[], rooms.Body]
+    announcement: Callable[[], bodies.Body]
     """Everything the server has to know, as of now."""
     accepted: Callable[[rooms.Welcome], None]
     """The server's answer to it. Raises MessageError."""

@@ -16,7 +16,7 @@ from crowdgrad.domain.job import JobId
 from crowdgrad.domain.matching import Gift
 from crowdgrad.domain.work import VolunteerId
 from crowdgrad.errors import TurnedAway
-from crowdgrad.net import rooms
+from crowdgrad.net import bodies
 from crowdgrad.net.identity import Identity, signed_by
 
 HEADER = "Authorization"
@@ -32,13 +32,13 @@ _HEADER = re.compile(
 )
 
 
-class Proof(rooms.Body, frozen=True):
+class Proof(bodies.Body, frozen=True):
     """Who signed a request, and when."""
 
-    key: rooms.PublicKey
-    time_ms: rooms.Milliseconds
-    nonce: rooms.Nonce
-    signature: rooms.Signature
+    key: bodies.PublicKey
+    time_ms: bodies.Milliseconds
+    nonce: bodies.Nonce
+    signature: bodies.Signature
 
 
 def request_text(

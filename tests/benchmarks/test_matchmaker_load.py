@@ -12,7 +12,7 @@ from websockets.asyncio.server import serve
 from websockets.datastructures import Headers
 from websockets.http11 import Response
 
-from crowdgrad.net import rooms, signing
+from crowdgrad.net import bodies, rooms, signing
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 MODULES = ("socket", "figures", "people", "callers", "load", "service")
@@ -169,7 +169,7 @@ class Matchmaker:
     async def help(self, hello):
         body = rooms.publish_body.decode(hello.body)
         roster = rooms.RosterChanged(job=body.offer.id, members=(), next_position=1)
-        listing = rooms.ListingBody(
+        listing = bodies.ListingBody(
             offer=body.offer, state="waiting", published_at=1.0, code="K7Q-2MP"
         )
         said = rooms.Matched(listing=listing, roster=roster, position=1, reason="you waited")

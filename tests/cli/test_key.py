@@ -12,7 +12,7 @@ import pytest
 
 from crowdgrad.cli.main import main
 from crowdgrad.domain.matching import Machine, Wants
-from crowdgrad.net import rooms
+from crowdgrad.net import bodies, rooms
 from crowdgrad.net.identity import Identity, guest, load_or_make, recover
 from tests.cli.terminal import Terminal
 from tests.net.answering import Answering
@@ -22,8 +22,8 @@ pytestmark = pytest.mark.usefixtures("like_a_process_of_its_own")
 
 ME = guest("me")
 WORDS = " ".join(ME.phrase)
-GIFT = rooms.GiftBody(units=1234, samples=123_400, flop=4.2e15)
-LESS = rooms.GiftBody(units=1, samples=2, flop=3.0)
+GIFT = bodies.GiftBody(units=1234, samples=123_400, flop=4.2e15)
+LESS = bodies.GiftBody(units=1, samples=2, flop=3.0)
 
 
 @pytest.fixture
@@ -53,10 +53,10 @@ def credit(title: str = "Digits", **changes: object) -> rooms.CreditBody:
 def kept(key: Identity = ME) -> rooms.Kept:
     machine = Machine(gpu="H200", gpu_memory_mb=141_000, gflops=12.5)
     registered = rooms.Register(
-        volunteer=rooms.VolunteerBody.of(a_volunteer(key)),
+        volunteer=bodies.VolunteerBody.of(a_volunteer(key)),
         session="not-kept",
-        machine=rooms.MachineBody.of(machine),
-        wants=rooms.WantsBody.of(Wants(hosts=frozenset({"ef" * 8}), causes=("climate",))),
+        machine=bodies.MachineBody.of(machine),
+        wants=bodies.WantsBody.of(Wants(hosts=frozenset({"ef" * 8}), causes=("climate",))),
         working_for="mnist-1",
     )
     return rooms.Kept(
@@ -64,7 +64,7 @@ def kept(key: Identity = ME) -> rooms.Kept:
         registered=registered,
         since=1.7e9,
         places=(rooms.PlaceKept(job="mnist-1", position=7, name="Ada's \x1b[2JPC"),),
-        jobs=(rooms.OfferBody.of(an_offer("mine-1")),),
+        jobs=(bodies.OfferBody.of(an_offer("mine-1")),),
         gave=(credit(),),
         received=(credit(volunteer="ee" * 8, agreed=False, signed=None, signature=""),),
     )

@@ -16,7 +16,7 @@ from crowdgrad.domain.work import VolunteerId
 from crowdgrad.matchmaker import examples, openapi
 from crowdgrad.matchmaker.app import create_service
 from crowdgrad.matchmaker.openapi import describe
-from crowdgrad.net import rooms, signing
+from crowdgrad.net import bodies, rooms, signing
 from crowdgrad.net.identity import id_of, signed_by
 from crowdgrad.store.memory import MemoryStore
 
@@ -143,7 +143,7 @@ def test_every_parameter_has_an_example_that_fits(document: dict[str, Any]) -> N
 
 
 @pytest.mark.parametrize("kind", examples.EXAMPLES, ids=lambda kind: kind.__name__)
-def test_examples_are_what_they_are_examples_of(kind: type[rooms.Body]) -> None:
+def test_examples_are_what_they_are_examples_of(kind: type[bodies.Body]) -> None:
     example = examples.EXAMPLES[kind]
     assert type(example) is kind
     assert msgspec.json.decode(rooms.encode(example), type=kind) == example

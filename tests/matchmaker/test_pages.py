@@ -18,7 +18,7 @@ from crowdgrad.matchmaker.pages import words
 from crowdgrad.matchmaker.pages.jobs import command
 from crowdgrad.matchmaker.pages.layout import DARK, LIGHT
 from crowdgrad.matchmaker.pages.markup import Html, el, said
-from crowdgrad.net import rooms
+from crowdgrad.net import bodies, rooms
 
 LINK = "https://match.example.org/j/K7Q-2MP"
 EVIL = (
@@ -52,15 +52,15 @@ def summary(**values: object) -> rooms.JobSummary:
         "hyperparameters": {},
         "description": "It reads digits.\nAll ten.",
         "contact": "me@example.org",
-        "requirements": rooms.RequirementsBody(),
+        "requirements": bodies.RequirementsBody(),
         "visibility": "public",
         "link": LINK,
     }
     return rooms.JobSummary(**{**fields, **values})  # type: ignore[arg-type]
 
 
-def gift(units: int) -> rooms.GiftBody:
-    return rooms.GiftBody(units=units, samples=units * 100, flop=units * 1e12)
+def gift(units: int) -> bodies.GiftBody:
+    return bodies.GiftBody(units=units, samples=units * 100, flop=units * 1e12)
 
 
 def credit(title: str = "Digits", *, units: int = 4, signed: int = 4) -> rooms.CreditBody:
@@ -90,7 +90,7 @@ def every_page(words: str) -> Iterator[tuple[str, str]]:
     """Each page, with these words wherever a stranger's can stand."""
     job = summary(
         title=words, cause=words, description=words, contact=words, key=words, code=words,
-        requirements=rooms.RequirementsBody(engines=(words,)),
+        requirements=bodies.RequirementsBody(engines=(words,)),
     )  # fmt: skip
     yield "front", pages.front([job], HEALTH, more=2, origin=words)
     yield "job", pages.job(job, words, pages.qr_svg(LINK))
@@ -258,7 +258,7 @@ def test_an_empty_house_says_so() -> None:
 
 
 def test_a_job_has_what_one_needs_to_help() -> None:
-    needs = rooms.RequirementsBody(cores=4, memory_mb=6000, gpu=True, data_mb=740)
+    needs = bodies.RequirementsBody(cores=4, memory_mb=6000, gpu=True, data_mb=740)
     page = pages.job(summary(requirements=needs), LINK, pages.qr_svg(LINK))
     text = text_of(page)
     assert "crowdgrad work K7Q-2MP --matchmaker https://match.example.org" in text
@@ -362,7 +362,7 @@ def test_the_qr_code_is_a_picture_by_itself() -> None:
     ],
 )
 def test_requirements_in_words(needs: dict[str, object], said_: list[str]) -> None:
-    assert words.requirements(rooms.RequirementsBody(**needs)) == said_  # type: ignore[arg-type]
+    assert words.requirements(bodies.RequirementsBody(**needs)) == said_  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from crowdgrad.errors import CannotWrite
 from crowdgrad.matchmaker.desk import Rules
 from crowdgrad.matchmaker.refusal import Refusal
 from crowdgrad.matchmaker.seating import SEATS_AT_ONCE, TELL_AT_ONCE
-from crowdgrad.net import introduction, rooms
+from crowdgrad.net import bodies, introduction, rooms
 from crowdgrad.net.signing import credit_text
 from crowdgrad.store.memory import MemoryStore
 from tests.matchmaker.world import MATCHMAKER, RULES, Ear, World, id_of, key_of, positions
@@ -343,7 +343,7 @@ def test_in_a_large_group_the_others_hear_of_newcomers_now_and_then() -> None:
 def test_hours_begin() -> None:
     world = World()
     world.host()
-    night = rooms.MachineBody(hours=rooms.HoursBody(start=60, end=120))
+    night = bodies.MachineBody(hours=bodies.HoursBody(start=60, end=120))
     guest = world.volunteer("a", machine=night)
     world.step()
     assert guest.last(rooms.StillWaiting).reason == "waiting: your hours begin at 01:00 UTC"
@@ -356,7 +356,7 @@ def test_reasons_reach_everybody_a_few_at_a_time() -> None:
     world = World()
     ears = [world.volunteer(f"v{n}") for n in range(2 * TELL_AT_ONCE + 1)]
     world.step()
-    world.host(requirements=rooms.RequirementsBody(gpu=True))
+    world.host(requirements=bodies.RequirementsBody(gpu=True))
     for told in (TELL_AT_ONCE, 2 * TELL_AT_ONCE, 2 * TELL_AT_ONCE + 1):
         world.step()
         assert sum("GPU" in ear.last(rooms.StillWaiting).reason for ear in ears) == told
@@ -375,11 +375,11 @@ def test_a_large_crowd_sits_down_in_several_passes_and_in_order() -> None:
     assert [ear.last(rooms.Matched).position for ear in ears] == list(range(1, len(ears) + 1))
 
 
-def gift(samples: int) -> rooms.GiftBody:
-    return rooms.GiftBody(units=samples // 100, samples=samples, flop=1e6 * samples)
+def gift(samples: int) -> bodies.GiftBody:
+    return bodies.GiftBody(units=samples // 100, samples=samples, flop=1e6 * samples)
 
 
-def signed(name: str, given: rooms.GiftBody, job: str = JOB) -> rooms.CreditSigned:
+def signed(name: str, given: bodies.GiftBody, job: str = JOB) -> rooms.CreditSigned:
     text = credit_text(JobId(job), key_of("host").id, id_of(name), given.gift())
     return rooms.CreditSigned(job=job, gift=given, signature=key_of(name).sign_text(text).hex())
 
@@ -439,10 +439,10 @@ def test_unsigned_credit_is_offered_to_who_comes_back() -> None:
 
 def test_only_those_we_sent_are_credited_and_once_a_report() -> None:
     world = World()
-    victim = world.volunteer("victim", wants=rooms.WantsBody(job="nothing-1"))
-    own = rooms.MemberBody(position=0, id="worker0", name="own")
-    told = rooms.MemberBody(position=1, id=id_of("victim"), name="victim")
-    body = rooms.OfferBody(id="mine-1", title="mine", address="h:1")
+    victim = world.volunteer("victim", wants=bodies.WantsBody(job="nothing-1"))
+    own = bodies.MemberBody(position=0, id="worker0", name="own")
+    told = bodies.MemberBody(position=1, id=id_of("victim"), name="victim")
+    body = bodies.OfferBody(id="mine-1", title="mine", address="h:1")
     host = Ear()
     publish = rooms.Publish(offer=body, members=(own, told), next_position=2)
     world.room.host_arrives(key_of("host").public.hex(), publish, host)

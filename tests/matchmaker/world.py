@@ -9,7 +9,7 @@ from crowdgrad.domain.work import VolunteerId
 from crowdgrad.matchmaker.desk import Desk, Rules
 from crowdgrad.matchmaker.refusal import Refusal
 from crowdgrad.matchmaker.room import Room
-from crowdgrad.net import rooms
+from crowdgrad.net import bodies, rooms
 from crowdgrad.net.identity import Identity, guest
 from crowdgrad.store.base import Store
 from crowdgrad.store.memory import MemoryStore
@@ -17,7 +17,7 @@ from crowdgrad.store.memory import MemoryStore
 T = TypeVar("T", bound=rooms.Said)
 RULES = Rules()
 MATCHMAKER = guest("matchmaker")
-ANYTHING = rooms.WantsBody()
+ANYTHING = bodies.WantsBody()
 
 
 class Ear:
@@ -86,10 +86,10 @@ class World:
         maximum: int = 8,
         **offer: object,
     ) -> Ear:
-        body = rooms.OfferBody(
+        body = bodies.OfferBody(
             id=name, title=name, address="h:1", minimum=minimum, maximum=maximum, **offer
         )
-        own = rooms.MemberBody(position=0, id=worker, name="own")
+        own = bodies.MemberBody(position=0, id=worker, name="own")
         ear = Ear()
         publish = rooms.Publish(offer=body, members=(own,))
         self.room.host_arrives(key_of(owner).public.hex(), publish, ear)
@@ -100,17 +100,17 @@ class World:
         name: str,
         *,
         session: str = "1",
-        wants: rooms.WantsBody = ANYTHING,
+        wants: bodies.WantsBody = ANYTHING,
         working_for: str | None = None,
-        machine: rooms.MachineBody | None = None,
+        machine: bodies.MachineBody | None = None,
     ) -> Ear:
         key = key_of(name)
         body = rooms.Register(
-            volunteer=rooms.VolunteerBody(id=key.id, name=name),
+            volunteer=bodies.VolunteerBody(id=key.id, name=name),
             session=session,
             wants=wants,
             working_for=working_for,
-            machine=machine or rooms.MachineBody(),
+            machine=machine or bodies.MachineBody(),
         )
         ear = Ear()
         self.room.volunteer_arrives(key.public.hex(), body, ear)

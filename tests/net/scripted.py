@@ -21,7 +21,7 @@ from crowdgrad.domain.job import JobId, Member, Roster, Volunteer
 from crowdgrad.domain.matching import Code, JobListing, Offer
 from crowdgrad.domain.work import VolunteerId
 from crowdgrad.errors import CrowdgradError
-from crowdgrad.net import rooms, signing
+from crowdgrad.net import bodies, rooms, signing
 from crowdgrad.net.identity import Identity, guest
 
 WITHIN_S = 20.0
@@ -210,7 +210,7 @@ def matched(
 ) -> rooms.Matched:
     listing = JobListing(offer=an_offer(name), state="running", published_at=1.0, code=CODE)
     return rooms.Matched(
-        listing=rooms.ListingBody.of(listing),
+        listing=bodies.ListingBody.of(listing),
         roster=rooms.RosterChanged.of(Roster(job=listing.id, members=(a_worker(),)), 2),
         position=1,
         reason="it needs you",

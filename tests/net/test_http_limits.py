@@ -17,7 +17,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from crowdgrad.net.addresses import Proxies
-from crowdgrad.net.guarded import MOST_TOLD
+from crowdgrad.net.gate import MOST_TOLD
 from crowdgrad.net.http import HttpLimits, HttpServer, take_descriptors
 from crowdgrad.net.ports import bind
 from crowdgrad.process import new_event_loop

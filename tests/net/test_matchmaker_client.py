@@ -17,7 +17,7 @@ from crowdgrad.domain.job import JobId, JobState, Member, Roster
 from crowdgrad.domain.matching import ANYONE, Code, Gift, JobListing, Machine, Offer, Wants
 from crowdgrad.domain.work import VolunteerId
 from crowdgrad.errors import Replaced, TurnedAway, Unreachable
-from crowdgrad.net import introduction, rooms, signing
+from crowdgrad.net import bodies, introduction, rooms, signing
 from crowdgrad.net.identity import signed_by
 from crowdgrad.net.matchmaker import HostPresence, Match, VolunteerPresence, publish, wait_for_job
 from crowdgrad.net.presence import WEB, Socket, Wire
@@ -267,7 +267,7 @@ def test_of_the_same_process_twice_one_gives_up(matchmaker: Running) -> None:
     run(scenario())
 
 
-async def hello(url: str, announced: rooms.Body) -> Socket:
+async def hello(url: str, announced: bodies.Body) -> Socket:
     """Somebody with the host's key, at the host's door."""
     where = f"{url.replace('http', 'ws')}/v1/jobs/{offer().id}/presence"
     socket, body = await WEB.connect(where), rooms.encode(announced)
@@ -422,14 +422,14 @@ def test_who_works_comes_back_to_its_job_and_to_no_other() -> None:
         roster = rooms.RosterChanged.of(Roster(job=listing.id, members=(worker(),)), 2)
         presence._receive(
             rooms.Matched(
-                listing=rooms.ListingBody.of(listing), roster=roster, position=1, reason="r"
+                listing=bodies.ListingBody.of(listing), roster=roster, position=1, reason="r"
             )
         )
         await presence.matched()
         assert presence._announcement().working_for == "mnist-1"
         presence._receive(rooms.JobEnded(job="mnist-1", state="finished"))
         assert presence._announcement().working_for is None
-        assert presence._announcement().wants == rooms.WantsBody()
+        assert presence._announcement().wants == bodies.WantsBody()
 
     run(scenario())
 
@@ -437,7 +437,7 @@ def test_who_works_comes_back_to_its_job_and_to_no_other() -> None:
 def test_a_long_roster_is_told_in_part() -> None:
     async def scenario() -> None:
         members = [
-            rooms.MemberBody(position=n, id=f"{n:016x}", name="x" * 60) for n in range(1, 2000)
+            bodies.MemberBody(position=n, id=f"{n:016x}", name="x" * 60) for n in range(1, 2000)
         ]
         host = HostPresence(
             "127.0.0.1:1",

@@ -14,7 +14,7 @@ from crowdgrad.domain.job import JobId, JobState, Member
 from crowdgrad.domain.matching import Gift, Machine, Wants
 from crowdgrad.domain.work import VolunteerId
 from crowdgrad.errors import CrowdgradError, MessageError, Replaced, TurnedAway, Unreachable
-from crowdgrad.net import rooms, signing
+from crowdgrad.net import bodies, rooms, signing
 from crowdgrad.net.identity import guest, signed_by
 from crowdgrad.net.matchmaker import HostPresence, Match, publish, wait_for_job
 from crowdgrad.net.presence import WEB, Wire
@@ -415,7 +415,7 @@ def test_a_match_decided_before_our_last_word_is_declined() -> None:
             await match.presence.close()
 
     run(scenario())
-    assert said == [rooms.Free(wants=rooms.WantsBody(job="mnist-1"), asked=1)]
+    assert said == [rooms.Free(wants=bodies.WantsBody(job="mnist-1"), asked=1)]
 
 
 def test_the_next_job_is_what_we_wanted_but_no_longer_one_certain_job() -> None:
@@ -439,11 +439,11 @@ def test_the_next_job_is_what_we_wanted_but_no_longer_one_certain_job() -> None:
             await presence.close()
 
     run(scenario())
-    games = rooms.WantsBody(causes=("games",))
+    games = bodies.WantsBody(causes=("games",))
     assert said == [
         rooms.Free(wants=games, avoid=("mnist-1",), asked=1),
         rooms.Free(wants=games, avoid=("x-1",), asked=2),
-        rooms.Free(wants=rooms.WantsBody(job="y-1"), asked=3),
+        rooms.Free(wants=bodies.WantsBody(job="y-1"), asked=3),
         rooms.Leaving(),
     ]
 
@@ -565,9 +565,9 @@ def test_what_we_gave_is_countersigned_and_nothing_else() -> None:
 
     async def script(visit: Visit) -> None:
         await visit.greeted()
-        body = rooms.GiftBody.of(gift)
+        body = bodies.GiftBody.of(gift)
         offered = rooms.CreditOffered(job="mnist-1", title="Digits", host="ab" * 8, gift=body)
-        more = rooms.GiftBody(units=4, samples=400, flop=2e9)
+        more = bodies.GiftBody(units=4, samples=400, flop=2e9)
         too_much = rooms.CreditOffered(job="mnist-1", title="Digits", host="ab" * 8, gift=more)
         await visit.say(welcome(), too_much, offered, matched())
         said.append(await visit.hear())

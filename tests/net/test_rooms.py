@@ -30,7 +30,7 @@ from crowdgrad.domain.matching import (
 )
 from crowdgrad.domain.work import VolunteerId
 from crowdgrad.errors import MessageError
-from crowdgrad.net import rooms
+from crowdgrad.net import bodies, rooms
 from crowdgrad.net.identity import guest
 
 COUNTS = st.integers(0, 10**12 - 1)
@@ -147,37 +147,37 @@ def travelled(body: Any) -> Any:
 @settings(deadline=None)
 @given(machines)
 def test_a_machine_arrives_as_it_was(machine: Machine) -> None:
-    assert travelled(rooms.MachineBody.of(machine)).machine() == machine
+    assert travelled(bodies.MachineBody.of(machine)).machine() == machine
 
 
 @settings(deadline=None)
 @given(requirements)
 def test_requirements_arrive_as_they_were(needs: Requirements) -> None:
-    assert travelled(rooms.RequirementsBody.of(needs)).requirements() == needs
+    assert travelled(bodies.RequirementsBody.of(needs)).requirements() == needs
 
 
 @settings(deadline=None)
 @given(wants)
 def test_wants_arrive_as_they_were(wanted: Wants) -> None:
-    assert travelled(rooms.WantsBody.of(wanted)).wants() == wanted
+    assert travelled(bodies.WantsBody.of(wanted)).wants() == wanted
 
 
 @settings(deadline=None)
 @given(volunteers)
 def test_a_volunteer_arrives_as_it_was(volunteer: Volunteer) -> None:
-    assert travelled(rooms.VolunteerBody.of(volunteer)).volunteer() == volunteer
+    assert travelled(bodies.VolunteerBody.of(volunteer)).volunteer() == volunteer
 
 
 @settings(deadline=None)
 @given(gifts)
 def test_a_gift_arrives_as_it_was(gift: Gift) -> None:
-    assert travelled(rooms.GiftBody.of(gift)).gift() == gift
+    assert travelled(bodies.GiftBody.of(gift)).gift() == gift
 
 
 @settings(deadline=None)
 @given(offers())
 def test_an_offer_arrives_as_it_was(offer: Offer) -> None:
-    assert travelled(rooms.OfferBody.of(offer)).offer() == offer
+    assert travelled(bodies.OfferBody.of(offer)).offer() == offer
 
 
 @settings(deadline=None)
@@ -186,9 +186,9 @@ def test_a_listing_arrives_as_it_was_without_its_guests(
     offer: Offer, state: Any, at: float, code: Code
 ) -> None:
     listing = JobListing(offer=offer, state=state, published_at=at, code=code)
-    told = travelled(rooms.ListingBody.of(listing)).listing()
+    told = travelled(bodies.ListingBody.of(listing)).listing()
     assert not told.offer.invited, "whom a host has invited is told to nobody"
-    assert rooms.OfferBody.of(told.offer) == rooms.OfferBody.of(offer, private=False)
+    assert bodies.OfferBody.of(told.offer) == bodies.OfferBody.of(offer, private=False)
     assert (told.state, told.published_at, told.code) == (state, at, code)
 
 
@@ -209,9 +209,9 @@ DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
     "key": msgspec.json.Decoder(rooms.KeySummary),
 }  # fmt: skip
 TO_DOMAIN = {
-    rooms.MemberBody: "member", rooms.RequirementsBody: "requirements", rooms.OfferBody: "offer",
-    rooms.VolunteerBody: "volunteer", rooms.MachineBody: "machine", rooms.WantsBody: "wants",
-    rooms.GiftBody: "gift", rooms.ListingBody: "listing", rooms.RosterChanged: "roster",
+    bodies.MemberBody: "member", bodies.RequirementsBody: "requirements", bodies.OfferBody: "offer",
+    bodies.VolunteerBody: "volunteer", bodies.MachineBody: "machine", bodies.WantsBody: "wants",
+    bodies.GiftBody: "gift", bodies.ListingBody: "listing", rooms.RosterChanged: "roster",
 }  # fmt: skip
 
 
@@ -273,17 +273,17 @@ def spoilt(draw: st.DrawFn) -> bytes:
         st.sampled_from(
             [
                 rooms.Matched(
-                    listing=rooms.ListingBody.of(listing), roster=roster, position=1, reason="r"
+                    listing=bodies.ListingBody.of(listing), roster=roster, position=1, reason="r"
                 ),
                 rooms.Publish(
-                    offer=rooms.OfferBody.of(offer),
-                    members=(rooms.MemberBody(position=0, id="a", name="b"),),
+                    offer=bodies.OfferBody.of(offer),
+                    members=(bodies.MemberBody(position=0, id="a", name="b"),),
                 ),
                 rooms.Register(
-                    volunteer=rooms.VolunteerBody.of(volunteer),
+                    volunteer=bodies.VolunteerBody.of(volunteer),
                     session="s",
-                    machine=rooms.MachineBody.of(draw(machines)),
-                    wants=rooms.WantsBody.of(draw(wants)),
+                    machine=bodies.MachineBody.of(draw(machines)),
+                    wants=bodies.WantsBody.of(draw(wants)),
                 ),
                 roster,
             ]
@@ -311,7 +311,7 @@ def test_a_spoilt_message_is_understood_or_refused(raw: bytes) -> None:
 
 def test_a_name_nobody_can_print_is_refused() -> None:
     body = rooms.RosterChanged(
-        job="mnist-1", members=(rooms.MemberBody(position=1, id="a", name="\x1b[2J"),),
+        job="mnist-1", members=(bodies.MemberBody(position=1, id="a", name="\x1b[2J"),),
         next_position=2,
     )  # fmt: skip
     with pytest.raises(MessageError):
@@ -335,8 +335,8 @@ def test_a_hello_has_a_key_a_nonce_and_a_signature(field: str, text: str) -> Non
 @settings(deadline=None)
 @given(st.text(max_size=12))
 def test_what_is_no_code_is_none(text: str) -> None:
-    listing = rooms.ListingBody(
-        offer=rooms.OfferBody(id="mnist-1", title="t", address="x:1", key=guest("h").id),
+    listing = bodies.ListingBody(
+        offer=bodies.OfferBody(id="mnist-1", title="t", address="x:1", key=guest("h").id),
         state="waiting", published_at=1.0, code=text,
     )  # fmt: skip
     if is_code(text):

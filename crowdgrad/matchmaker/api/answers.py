@@ -8,7 +8,7 @@ from crowdgrad.errors import MessageError, TurnedAway
 from crowdgrad.matchmaker.doorkeeper import Doorkeeper
 from crowdgrad.matchmaker.pages import HEADERS
 from crowdgrad.matchmaker.refusal import Refusal
-from crowdgrad.net import rooms, signing
+from crowdgrad.net import bodies, rooms, signing
 
 SAFE = {
     "X-Content-Type-Options": "nosniff",
@@ -17,7 +17,7 @@ SAFE = {
 }
 
 
-def answer(body: rooms.Body, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+def answer(body: bodies.Body, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     return Response(
         rooms.encode(body),
         status_code=status,

@@ -8,7 +8,8 @@ from crowdgrad.matchmaker.pages import words
 from crowdgrad.matchmaker.pages.layout import page
 from crowdgrad.matchmaker.pages.markup import Html, el, path, said
 from crowdgrad.matchmaker.pages.pictures import bar
-from crowdgrad.net.rooms import CreditBody, GiftBody, KeySummary
+from crowdgrad.net.bodies import GiftBody
+from crowdgrad.net.rooms import CreditBody, KeySummary
 
 BARS = 8
 """Jobs in the picture, the largest gifts first."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from crowdgrad.net.rooms import JobSummary, RequirementsBody
+from crowdgrad.net.bodies import RequirementsBody
+from crowdgrad.net.rooms import JobSummary
 
 _PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z", "Y", "R", "Q")
 
