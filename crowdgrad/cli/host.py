@@ -64,60 +64,76 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("job", metavar="JOB", nargs="?", help="a job file, or module:object")
-    parser.add_argument("--host", help="address to listen on (this machine)")
-    parser.add_argument("--port", type=int, help="port for volunteers (any free one)")
-    parser.add_argument("--advertise", metavar="HOST", help="address to tell others (the same)")
-    parser.add_argument("--http-port", type=int, help="port of the HTTP API (any free one)")
-    parser.add_argument("--matchmaker", metavar="URL", help="publish the job there")
-    parser.add_argument(
-        "--admit", choices=("anyone", "introduced"),
-        help="let in anyone, or those the matchmaker introduces (where it is published, these)",
-    )  # fmt: skip
-    parser.add_argument("--qr", action="store_true", help="draw the job's link also into a log")
     parser.add_argument("--runs", metavar="DIR", default="runs", help="where results go (runs)")
-    parser.add_argument(
-        "--continue", metavar="RUN", dest="earlier",
-        help="start from this run's parameters, with its splits: its folder or id",
-    )  # fmt: skip
-    parser.add_argument(
-        "--resume", metavar="RUN",
-        help="go on with this run, from its last checkpoint: its folder, its id, or last",
-    )  # fmt: skip
-    parser.add_argument("--epochs", type=whole, help="with --resume: until so many are done")
     parser.add_argument("--helpers", type=whole, help="further local volunteers to start")
-    parser.add_argument(
-        "--servers", type=whole, metavar="N",
-        help="let so many parameter servers on this machine hold the parameters (none)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--server", action="append", metavar="HOST:PORT",
-        help="let this parameter server hold a part of them; once for each (see crowdgrad server)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--servers-hold", choices=("parts", "copies"),
-        help="what each server has: its part, or a copy of everything (parts)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--average-every", type=whole, metavar="UPDATES",
-        help="with copies: updates from one averaging of them to the next (100)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--secret-file", metavar="FILE", help="with --server: the secret shared with the servers"
-    )
-    parser.add_argument(
-        "--no-supervise", action="store_true",
-        help="do not go on by itself when the host is killed",
-    )  # fmt: skip
     parser.add_argument(
         "--yes", action="store_true", help="every volunteer may read and keep the data: ask nobody"
     )
-    parser.add_argument("--plain", action="store_true", help="lines for a log, no live display")
-    parser.add_argument("--json", metavar="FILE", help=JSON_HELP)
-    parser.add_argument(
-        "--announce", metavar="FILE", help="write address, API and folder as JSON once it runs"
-    )
+    _add_reach(parser.add_argument_group("how volunteers reach it"))
+    _add_going_on(parser.add_argument_group("going on"))
+    _add_servers(parser.add_argument_group("parameter servers"))
+    _add_telling(parser.add_argument_group("what is told"))
     add_common(parser)
     parser.set_defaults(run=run)
+
+
+def _add_reach(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--host", help="address to listen on (this machine)")
+    group.add_argument("--port", type=int, help="port for volunteers (any free one)")
+    group.add_argument("--advertise", metavar="HOST", help="address to tell others (the same)")
+    group.add_argument("--matchmaker", metavar="URL", help="publish the job there")
+    group.add_argument(
+        "--admit", choices=("anyone", "introduced"),
+        help="let in anyone, or those the matchmaker introduces (where it is published, these)",
+    )  # fmt: skip
+
+
+def _add_going_on(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--continue", metavar="RUN", dest="earlier",
+        help="start from this run's parameters, with its splits: its folder or id",
+    )  # fmt: skip
+    group.add_argument(
+        "--resume", metavar="RUN",
+        help="go on with this run, from its last checkpoint: its folder, its id, or last",
+    )  # fmt: skip
+    group.add_argument("--epochs", type=whole, help="with --resume: until so many are done")
+    group.add_argument(
+        "--no-supervise", action="store_true",
+        help="do not go on by itself when the host is killed",
+    )  # fmt: skip
+
+
+def _add_servers(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--servers", type=whole, metavar="N",
+        help="let so many parameter servers on this machine hold the parameters (none)",
+    )  # fmt: skip
+    group.add_argument(
+        "--server", action="append", metavar="HOST:PORT",
+        help="let this parameter server hold a part of them; once for each (see crowdgrad server)",
+    )  # fmt: skip
+    group.add_argument(
+        "--servers-hold", choices=("parts", "copies"),
+        help="what each server has: its part, or a copy of everything (parts)",
+    )  # fmt: skip
+    group.add_argument(
+        "--average-every", type=whole, metavar="UPDATES",
+        help="with copies: updates from one averaging of them to the next (100)",
+    )  # fmt: skip
+    group.add_argument(
+        "--secret-file", metavar="FILE", help="with --server: the secret shared with the servers"
+    )
+
+
+def _add_telling(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--plain", action="store_true", help="lines for a log, no live display")
+    group.add_argument("--qr", action="store_true", help="draw the job's link also into a log")
+    group.add_argument("--json", metavar="FILE", help=JSON_HELP)
+    group.add_argument("--http-port", type=int, help="port of the HTTP API (any free one)")
+    group.add_argument(
+        "--announce", metavar="FILE", help="write address, API and folder as JSON once it runs"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
