@@ -1,10 +1,11 @@
 """A volunteer whose units take no time: what is left is the exchange.
 
-`_quick_agent.py HOST:PORT` is the real agent (identity, connection, conversation, workshop, shared
-memory) with a trainer's check of the program, but then a stand-in for the trainer that answers
-every unit at once with the same small numbers. It is a player (`_windows.py`): a round trip is all
-that happens from the moment a unit is computed to the moment the next one could be, the agent's own
-work included. All shards are fetched before the first window.
+`_quick_agent.py ROUTE [PIN JOB]` is the real agent (identity, connection, conversation, workshop,
+shared memory) with a trainer's check of the program, but then a stand-in for the trainer that
+answers every unit at once with the same small numbers. It is a player (`_windows.py`): a round trip
+is all that happens from the moment a unit is computed to the moment the next one could be, the
+agent's own work included. All shards are fetched before the first window. Where the host's pin is
+given, all of it is encrypted, on this very machine, too.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 from _windows import READY, answer
 
 from crowdgrad.domain.job import Volunteer
+from crowdgrad.domain.routes import Whereabouts, route_of
+from crowdgrad.net.dialling import Dialler
 from crowdgrad.net.identity import guest
 from crowdgrad.net.messages import Admit
-from crowdgrad.net.transport import tcp
 from crowdgrad.numerics.codecs.packing import Packing
 from crowdgrad.numerics.vectors import as_vector
 from crowdgrad.process import run_async
@@ -148,7 +150,8 @@ def hear(windows: Windows, agent: Agent) -> None:
 
 
 async def main() -> None:
-    host, _, port = sys.argv[1].rpartition(":")
+    route, pin, job = (*sys.argv[1:], "", "")[:3]
+    where = Whereabouts(routes=(route_of(route),), key=pin, job=job)
     windows, identity = Windows(), guest()
     me = Volunteer(
         id=identity.id, name="quick", cores=1, memory_mb=MEMORY_MB, engine="none", software="bench"
@@ -157,14 +160,14 @@ async def main() -> None:
         identity=identity,
         volunteer=me,
         chunks=MemoryChunks(),
-        connect=tcp.connect,
+        connect=Dialler(key=identity, always=bool(where.key)),
         watch=lambda event: None,
         random01=random.random,
         reconnect_s=1.0,
         open_shop=QuickShop(windows),
     )
     asyncio.get_running_loop().add_reader(0, hear, windows, agent)
-    print(await agent.work_for(host, int(port)), file=sys.stderr)
+    print(await agent.work_for(where), file=sys.stderr)
 
 
 if __name__ == "__main__":

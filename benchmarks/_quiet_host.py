@@ -75,9 +75,10 @@ def quiet_host(
     home: Path,
     *,
     listen: str = "127.0.0.1",
+    more: Sequence[str] = (),
     before: Sequence[str] = (),
 ) -> Generator[Host]:
-    host = Host(job, folder, home, listen=listen, before=before)
+    host = Host(job, folder, home, listen=listen, more=more, before=before)
     host.start()
     stopped = 0
     try:

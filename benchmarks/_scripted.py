@@ -24,6 +24,7 @@ from _windows import READY, answer
 from crowdgrad.domain.job import Volunteer
 from crowdgrad.domain.work import Update
 from crowdgrad.errors import ConnectionLost
+from crowdgrad.net.dialling import Dialler
 from crowdgrad.net.identity import guest
 from crowdgrad.net.messages import Exchange, Grant, Wait
 from crowdgrad.net.transport import tcp
@@ -109,7 +110,9 @@ async def visit(number: int, address: tuple[str, int], room: Room) -> None:
             near = machine_of(connection.peer)
             spec, codec = program.spec, admit.job.local.codec
             parts = parts_of(admit.servers, spec, codec, host=near) if admit.servers else ()
-            async with reached(talk, admit, parts, me, connect=tcp.connect, bases={}) as reach:
+            async with reached(
+                talk, admit, parts, me, connect=Dialler(key=identity), bases={}
+            ) as reach:
                 await go_round(reach(0), room, room.trips[number])
     finally:
         connection.close()

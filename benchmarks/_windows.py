@@ -39,13 +39,17 @@ class Window:
     least: int = 0
     """Trips of whoever of a crowd made the fewest."""
     most: int = 0
+    passed: int = 0
+    """Bytes, where they are counted."""
+    offered: int = 0
+    """… that should have passed."""
 
     @property
     def per_s(self) -> float:
         return self.trips / self.seconds
 
 
-def answer(seconds: float, trips_ns: Sequence[int], **more: int) -> str:
+def answer(seconds: float, trips_ns: Sequence[int], **more: float) -> str:
     """A player's answer to one line, without the newline."""
     trips = sorted(trips_ns)
     median = statistics.median(trips) / 1e6 if trips else math.nan
@@ -130,9 +134,10 @@ def player(command: Sequence[str], log: Path) -> Generator[Player]:
 
 
 @contextlib.contextmanager
-def echo(size: int, log: Path) -> Generator[Player]:
+def echo(size: int, log: Path, *, tls: bool = False) -> Generator[Player]:
     """The baseline: blocking sockets in two processes, so many bytes there and back."""
-    with player([sys.executable, str(HERE / "_echo.py"), str(size)], log) as one:
+    more = ["tls"] if tls else []
+    with player([sys.executable, str(HERE / "_echo.py"), str(size), *more], log) as one:
         yield one
 
 

@@ -17,7 +17,9 @@
     │   ├── CannotWrite         CG206    a file or folder cannot be written
     │   ├── RefusedHere         CG207    a job that went wrong too often on this machine
     │   ├── WallsMissing        CG208    this system cannot keep the trainer in as its owner wants
-    │   └── RunBusy             CG209    another host is at work on the same run
+    │   ├── RunBusy             CG209    another host is at work on the same run
+    │   ├── RouterError         CG210    the router opens no port for us
+    │   └── NoNeighbours        CG211    nobody can be found on this network
     ├── ProgramError                     a model that cannot travel, or must not run
     │   ├── CaptureError        CG301    PyTorch cannot turn the model into a graph
     │   ├── GateError           CG302    the program computes something else than autograd
@@ -35,7 +37,8 @@
         ├── ConnectionLost      CG505    the connection ended or fell silent
         ├── TurnedAway          CG506    the other side does not want us (full, over, unknown)
         ├── Replaced            CG507    somebody with the same key has come since
-        └── NotDialled          CG508    a host sends us to an address near ourselves
+        ├── NotDialled          CG508    a host sends us to an address near ourselves
+        └── Impostor            CG509    somebody else answers than whoever we look for
 
 Codes are never reused. A message says what happened, with the values; `advice` says what to do.
 """
@@ -154,6 +157,14 @@ class RunBusy(MachineError):
     code = "CG209"
 
 
+class RouterError(MachineError):
+    code = "CG210"
+
+
+class NoNeighbours(MachineError):
+    code = "CG211"
+
+
 class ProgramError(CrowdgradError):
     code = "CG300"
 
@@ -224,6 +235,10 @@ class Replaced(PeerError):
 
 class NotDialled(PeerError):
     code = "CG508"
+
+
+class Impostor(PeerError):
+    code = "CG509"
 
 
 def one_line(text: str) -> str:

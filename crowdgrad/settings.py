@@ -22,6 +22,7 @@ ENVIRONMENT_PREFIX = "CROWDGRAD_"
 MAX_NAME = 64
 WALL_LEVELS = ("best", "all")
 """There is no level without walls."""
+ENCRYPTIONS = ("away", "always")
 WORKER_TOKEN_VARIABLE = "CROWDGRAD_WORKER_TOKEN"  # noqa: S105 (a name, not a secret)
 """How a host hands its own worker the one-time token that makes it worker 0."""
 WORKER_SEED_VARIABLE = "CROWDGRAD_WORKER_SEED"
@@ -75,6 +76,13 @@ class Settings:
     download_mbps: float = _setting(0.0, "how fast data comes in, in Mbit/s; 0: as measured")
     upload_mbps: float = _setting(0.0, "how fast data goes out, in Mbit/s; 0: not known")
     cache_mb: int = _setting(4096, "how much disk the chunks of data sets may take")
+    encrypt: str = _setting(
+        "away",
+        "`away`: whatever leaves this machine is encrypted; `always`: also what stays on it",
+    )
+    lan: bool = _setting(
+        True, "look for hosts on the local network, and let a host be found there (mDNS)"
+    )
     heartbeat_s: float = _setting(
         2.0, "how often each side of a connection says that it is still there"
     )
@@ -118,6 +126,11 @@ class Settings:
             raise SettingError(
                 f"setting walls is {self.walls[:70]!r}.",
                 advice=f"Choose {' or '.join(WALL_LEVELS)}; `crowdgrad doctor` tells which hold.",
+            )
+        if self.encrypt not in ENCRYPTIONS:
+            raise SettingError(
+                f"setting encrypt is {self.encrypt[:70]!r}.",
+                advice=f"Choose {' or '.join(ENCRYPTIONS)}; it cannot be switched off.",
             )
         if not 0 <= self.memory_mb < 1e9:
             raise SettingError(

@@ -217,9 +217,3 @@ def fresh_postgres(postgres: PostgresServer) -> Iterator[Callable[[], str]]:
     yield fresh
     for url in made:
         postgres.give_back(url)
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    skipped = terminalreporter.stats.get("skipped", [])
-    if any(MISSING in str(report.longrepr) for report in skipped):
-        terminalreporter.write_line(MISSING, red=True, bold=True)

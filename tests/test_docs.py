@@ -55,6 +55,7 @@ PAGES = {
     "log": "volunteer.md",
     "matchmaker": "operate.md",
     "key": "keys.md",
+    "relay": "relay.md",
     "server": "servers.md",
     "check": "host.md",
     "predict": "host.md",

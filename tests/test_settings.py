@@ -57,7 +57,8 @@ def test_every_setting_has_help_a_value_and_a_variable(home: Path) -> None:
         assert row.help
         assert row.source
     changed = {"home": str(home), "matchmaker": "http://x", "name": "me", "walls": "all",
-               "hours": "1:00-2:00", "only_causes": "yes", "trusted_only": "true"}  # fmt: skip
+               "hours": "1:00-2:00", "only_causes": "yes", "trusted_only": "true",
+               "encrypt": "always", "lan": "no"}  # fmt: skip
     for row in fields(Settings):
         variable = ENVIRONMENT_PREFIX + row.name.upper()
         value = changed.get(row.name, "15" if row.name != "heartbeat_s" else "1.5")
@@ -195,6 +196,7 @@ def test_silence_is_at_least_two_heartbeats(home: Path) -> None:
 def test_load_reads_the_environment(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CROWDGRAD_HOME", str(home))
     monkeypatch.setenv("CROWDGRAD_NAME", "Ada")
+    monkeypatch.delenv("CROWDGRAD_LAN", raising=False)
     assert load({"cache_mb": 5}) == Settings(home=home, name="Ada", cache_mb=5)
 
 

@@ -10,7 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,14 +33,17 @@ result in runs/<id>/. This machine's own worker is the first volunteer, so a
 job trains even when nobody comes. Volunteers can read and keep the data they
 train on: you are asked before it is published for the first time.
 
-  crowdgrad host job.toml                      as the job file says
+  crowdgrad host job.toml                      with whoever is on your network
+  crowdgrad host job.toml --host 127.0.0.1     on this machine only
   crowdgrad host model:job                     a cg.Job in model.py
   crowdgrad host job.toml --matchmaker URL     let volunteers find it
   crowdgrad host job.toml --continue RUN       start from that run's result
   crowdgrad host --resume RUN                  go on with a run whose host died
   crowdgrad host --resume RUN --epochs 20      train a finished run for longer
-  crowdgrad host job.toml --host 0.0.0.0 --port 8701
-                          let others join: crowdgrad work HOST:8701
+  crowdgrad host job.toml --relay HOST:PORT    be called through a relay
+
+Behind a router: it finds out how others can dial it, asks the router for a
+port, or uses a relay, and says so. What leaves this machine is encrypted.
 
 A job file:
   title = "Handwritten digits"
@@ -54,6 +57,8 @@ A job file:
 """
 PLAIN_EVERY_S = 2.0
 LOOPBACK = "127.0.0.1"
+OPENING = "Finding out how others can reach this machine"
+ALONE = "Only this machine trains: nobody has agreed to publish the data."
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -78,10 +83,19 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def _add_reach(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--host", help="address to listen on (this machine)")
+    group.add_argument(
+        "--host", help=f"address to listen on; {LOOPBACK}: this machine only (all its networks)"
+    )
     group.add_argument("--port", type=int, help="port for volunteers (any free one)")
     group.add_argument("--advertise", metavar="HOST", help="address to tell others (the same)")
     group.add_argument("--matchmaker", metavar="URL", help="publish the job there")
+    group.add_argument(
+        "--relay", action="append", metavar="ROUTE", type=relay,
+        help="be called through the relay at HOST:PORT or wss://NAME/PATH; once for each",
+    )  # fmt: skip
+    group.add_argument(
+        "--no-router", action="store_true", help="do not ask the router to open a port"
+    )
     group.add_argument(
         "--admit", choices=("anyone", "introduced"),
         help="let in anyone, or those the matchmaker introduces (where it is published, these)",
@@ -164,7 +178,7 @@ def _host(
     """`last`: the run of a host before us that was killed; `say` hears of ours."""
     from rich.console import Console
 
-    from crowdgrad.host.publishing import Material, open_to_others
+    from crowdgrad.host.publishing import Material
     from crowdgrad.process import run_async
     from crowdgrad.settings import load
 
@@ -176,13 +190,14 @@ def _host(
     going_on = _going_on(args, last, console)
     options = _options(args, going_on.serving if going_on else None)
     if going_on is None:
-        prepared = _prepare(args, options, settings, console)
+        prepared, options = _prepare(args, options, settings, console)
     else:
         say(str(going_on.folder))
         prepared = going_on.prepared
         if not last:  # a host before us, started with the same words, was agreed to
-            _agree_to_publish(args, options, Material.of_job(prepared), settings.home, console)
-    if open_to_others(options.host, options.advertise, options.matchmaker):
+            material = Material.of_job(prepared)
+            options = _agree_to_publish(args, options, material, settings.home, console)
+    if _is_open(options):
         _note_agreement(Material.of_job(prepared), settings.home, console)
     _introduce(console, prepared)
     outcome = run_async(
@@ -190,6 +205,16 @@ def _host(
     )
     _finish(args, outcome, console)
     return 0 if outcome.state == "finished" else 1
+
+
+def relay(text: str) -> str:
+    """An argument that names a relay, as the route through it."""
+    from crowdgrad.domain.routes import RELAY, route_of
+
+    try:
+        return str(route_of(RELAY + text.removeprefix(RELAY)))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _is_finished(run: str) -> bool:
@@ -200,11 +225,11 @@ def _is_finished(run: str) -> bool:
 
 def _prepare(
     args: argparse.Namespace, options: Options, settings: Settings, console: Console
-) -> Prepared:
+) -> tuple[Prepared, Options]:
     from crowdgrad.host.door import chosen
     from crowdgrad.host.job import prepare
     from crowdgrad.host.listing import look_for
-    from crowdgrad.host.publishing import Material, open_to_others
+    from crowdgrad.host.publishing import Material
     from crowdgrad.process import stops_held
 
     if options.matchmaker is not None:
@@ -213,16 +238,22 @@ def _prepare(
     with console.status("Reading the job"):
         plan = _plan(args, settings.home / "data")
     chosen(options.admit or plan.admit, options.matchmaker)  # before anything slow
-    if open_to_others(options.host, options.advertise, options.matchmaker) and not args.yes:
+    if _is_open(options) and not args.yes:
         material = Material.of_data(plan.data)
-        _agree_to_publish(args, options, material, settings.home, console)
+        options = _agree_to_publish(args, options, material, settings.home, console)
     with console.status("Looking at the model") as spinner, stops_held() as stop_if_asked:
 
         def progress(text: str) -> None:
             stop_if_asked()
             spinner.update(text[:1].upper() + text[1:])
 
-        return prepare(plan, progress)
+        return prepare(plan, progress), options
+
+
+def _is_open(options: Options) -> bool:
+    from crowdgrad.host.publishing import open_to_others
+
+    return open_to_others(options.host, options.advertise, options.matchmaker, options.relays)
 
 
 def _going_on(args: argparse.Namespace, last: str, console: Console) -> GoingOn | None:
@@ -274,16 +305,19 @@ def read_plan(job: str, cache: Path) -> JobPlan:
 
 def _agree_to_publish(
     args: argparse.Namespace, options: Options, material: Material, home: Path, console: Console
-) -> None:
-    """Once for each data set that others can reach. Raises NotAgreed."""
+) -> Options:
+    """Once for each data set that others can reach. Raises NotAgreed, where others were asked for;
+    otherwise this machine trains alone."""
     from crowdgrad.cli.ask import can_ask, yes_or_no
     from crowdgrad.errors import NotAgreed
-    from crowdgrad.host.publishing import Published, open_to_others, warning
+    from crowdgrad.host.publishing import Published, warning
 
-    if args.yes or not open_to_others(options.host, options.advertise, options.matchmaker):
-        return
-    if material.name in Published(home):
-        return
+    if args.yes or not _is_open(options) or material.name in Published(home):
+        return options
+    asked_for = args.host or options.advertise or options.matchmaker or options.relays
+    if not asked_for and (not can_ask(console) or args.tied):
+        console.print(f"{ALONE} With --yes those on your network can help.", highlight=False)
+        return dataclasses.replace(options, host=LOOPBACK)
     for line in warning(material):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     if not can_ask(console) or args.tied:
@@ -292,9 +326,13 @@ def _agree_to_publish(
             advice="Say --yes if every volunteer may read and keep this data.",
         )
     if not yes_or_no(console, "Publish it?"):
+        if not asked_for:
+            console.print(ALONE, highlight=False)
+            return dataclasses.replace(options, host=LOOPBACK)
         raise NotAgreed(f"“{material.title}” is not published.", advice="Train here: leave out "
                         "--matchmaker, --host and --advertise.")  # fmt: skip
     _note_agreement(material, home, console)
+    return options
 
 
 def _note_agreement(material: Material, home: Path, console: Console) -> None:
@@ -322,21 +360,33 @@ def _options(args: argparse.Namespace, before: Serving | None) -> Options:
     from crowdgrad.host.keeping.resume import Serving
     from crowdgrad.host.serve import Options
 
-    before = before or Serving(host=LOOPBACK, port=0)
+    before = before or Serving(host="", port=0)
+    matchmaker = args.matchmaker or before.matchmaker
     same = args.matchmaker in (None, before.matchmaker)
     return Options(
         runs=Path(args.runs),
-        host=args.host or before.host,
+        host=args.host or before.host or _where_to_listen(matchmaker),
         port=before.port if args.port is None else args.port,
         any_port=args.port is None,
         advertise=args.advertise or before.advertise,
         http_port=before.http_port if args.http_port is None else args.http_port,
-        matchmaker=args.matchmaker or before.matchmaker,
+        matchmaker=matchmaker,
+        relays=tuple(args.relay or before.relays),
+        router=before.router and not args.no_router,
         helpers=before.helpers if args.helpers is None else args.helpers,
         matchmaker_key=bytes.fromhex(before.matchmaker_key) if same else b"",
         admit=args.admit or before.admit,
         servers=_servers(args, before),
     )
+
+
+def _where_to_listen(matchmaker: str | None) -> str:
+    """Everywhere; where the matchmaker is on this very machine, so is everybody else."""
+    from crowdgrad.net.ports import everywhere
+    from crowdgrad.net.web import is_loopback, normalise
+
+    here = matchmaker is not None and is_loopback(normalise(matchmaker))
+    return LOOPBACK if here else everywhere()
 
 
 def _servers(args: argparse.Namespace, before: Serving) -> Wanted:
@@ -382,18 +432,22 @@ async def _serve(
     from crowdgrad.host.serve import Run
     from crowdgrad.process import stop_requests
 
+    opening, shown = console.status(OPENING), ExitStack()
+
     def started(here: Here) -> None:
         _set_apart()  # now the API is there, too
         say(str(here.folder))
+        opening.stop()
         _greet(console, here, options.matchmaker, qr=args.qr)
         if args.announce:
             _announce(args.announce, here)
+        shown.enter_context(display)
 
-    with stop_requests() as stop:
+    with stop_requests() as stop, shown:
         here = Run(prepared, options, settings, going_on)
         _set_apart()
         display, watch = _display(args, console)
-        with display:
+        with opening:
             return await here.to_the_end(stop, started=started, watch=watch)
 
 
@@ -404,22 +458,20 @@ def _announce(file: str, here: Here) -> None:
 
 def _greet(console: Console, here: Here, matchmaker: str | None, *, qr: bool) -> None:
     """`qr`: draw the link in any case, not only in a terminal."""
-    from crowdgrad.cli.display import qr_code
+    from crowdgrad.cli.joining import Ways, show
 
-    console.print("Others can join with:")
-    if here.admit == "anyone":
-        console.print(f"  [bold]crowdgrad work {here.address}[/]", highlight=False)
-    if here.code:
-        console.print(
-            f"  [bold]crowdgrad work {here.code}[/] --matchmaker {matchmaker}", highlight=False
-        )
-    if here.link:
-        console.print(f"  {here.link}", highlight=False, markup=False, soft_wrap=True)
-        picture = qr_code(here.link)
-        fits = picture.plain.index("\n") <= console.width
-        if qr or (console.is_terminal and fits):
-            console.print(picture, highlight=False, soft_wrap=True)
-    console.print(f"They are shown your key's fingerprint: {here.key}", highlight=False)
+    ways = Ways(
+        code=here.code or "",
+        matchmaker=matchmaker or "",
+        local_code=here.local_code,
+        addresses=here.routes if here.admit == "anyone" else (),
+        link=here.link,
+        key=here.key,
+    )
+    show(console, ways, qr=qr)
+    if here.words:
+        said = here.words[:1].upper() + here.words[1:]
+        console.print(f"{said}.", highlight=False, markup=False)
     console.print(f"Status: {here.url}/status", soft_wrap=True)
     console.print(f"Results: {here.folder}", soft_wrap=True)
 

@@ -82,6 +82,13 @@ def _add_door(parser: ArgumentParser) -> None:
         help="where a proxy's connections come from, or its network; may be given again",
     )
     parser.add_argument(
+        "--relay",
+        metavar="ROUTE",
+        action="append",
+        default=[],
+        help="tell people of a relay, HOST:PORT or wss://NAME/PATH; may be given again",
+    )
+    parser.add_argument(
         "--plain-http", action="store_true", help="without TLS for others, in a network you trust"
     )
 
@@ -156,7 +163,7 @@ def _door(args: Namespace) -> Door:
     from crowdgrad.errors import SettingError
     from crowdgrad.matchmaker.doorkeeper import MOST_ENTERING
     from crowdgrad.matchmaker.limits import Rates
-    from crowdgrad.matchmaker.serve import Door
+    from crowdgrad.matchmaker.serve import Door, relays_of
     from crowdgrad.net.addresses import Proxies
     from crowdgrad.net.http import HttpLimits, Tls
 
@@ -183,6 +190,7 @@ def _door(args: Namespace) -> Door:
             limits=HttpLimits(proxies=Proxies(args.behind_proxy), **_given(limits)),
             rates=Rates(**_given(rates)),
             most_entering=args.most_entering or MOST_ENTERING,
+            relays=relays_of(args.relay),
         )
     except ValueError as error:
         raise SettingError(f"A limit makes no sense: {error}.", advice="See --help.") from None

@@ -27,9 +27,11 @@ are asked before the first unit of a new host. Stop with Ctrl-C whenever you
 like; what you were working on is given to somebody else. `crowdgrad log` says
 what was done, `crowdgrad hosts` whom you trust.
 
-  crowdgrad work                  wait at the matchmaker for whoever needs help
+  crowdgrad work                  help a host on your network, or wait at the
+                                  matchmaker for whoever needs help
   crowdgrad work K7Q-2MP          help the job with this code
-  crowdgrad work https://…/j/…    help the job with this link
+  crowdgrad work K7Q2-MPX4-9RTM   help the host with this code, on your network
+  crowdgrad work LINK             help the job with this link
   crowdgrad work 192.0.2.7:8701   help the host at this address
   crowdgrad work --cause climate  help such jobs before others
   crowdgrad work --hours 22:00-07:00   at night only

@@ -163,9 +163,13 @@ class ServerPlace:
     """Words [start, update_stop) of an update belong here."""
     admission: int = 0
     """Which admission by the host it is: every time somebody joins it is a higher one."""
+    key: str = ""
+    """A pin: how the fingerprint of the server's key begins."""
 
     def __post_init__(self) -> None:
         host, _, port = self.address.rpartition(":")
+        if len(self.key) > 64 or not all(digit in "0123456789abcdef" for digit in self.key):
+            raise ValueError("a pin has at most 64 hexadecimal digits")
         known = host and port.isascii() and port.isdigit() and 0 < int(port[:6]) < 1 << 16
         if not known or len(self.address) > MAX_ADDRESS or not self.address.isprintable():
             raise ValueError(f"a server's address is host:port, not {self.address[:70]!r}")

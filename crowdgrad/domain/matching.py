@@ -19,6 +19,7 @@ from crowdgrad.domain.job import (
     Volunteer,
     check_hyperparameters,
 )
+from crowdgrad.domain.routes import MAX_ROUTES, route_of
 from crowdgrad.domain.work import MAX_COUNT, VolunteerId
 
 Code = NewType("Code", str)
@@ -41,6 +42,7 @@ MINUTES_A_DAY = 24 * 60
 
 _CODE = re.compile(f"[{CODE_ALPHABET}]{{3}}-[{CODE_ALPHABET}]{{3}}")
 _JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}")
+_PUBLIC = re.compile(r"([0-9a-f]{64})?")
 
 
 def is_code(text: str) -> bool:
@@ -99,6 +101,8 @@ class Machine:
     """Of data a job may make it fetch; 0: as much as it needs."""
     hours: Hours | None = None
     """None: at any time."""
+    reachable: bool = False
+    """Others can dial it, as a matchmaker found."""
 
     def __post_init__(self) -> None:
         if len(self.gpu) > 64 or not self.gpu.isprintable():
@@ -185,6 +189,11 @@ class Offer:
     visibility: Visibility = "public"
     invited: frozenset[VolunteerId] = frozenset()
     """Who may help, where only a group may."""
+    public: str = ""
+    """The host's whole public key, in hexadecimal digits, for members to check whom they reach;
+    empty: only its fingerprint is known."""
+    routes: tuple[str, ...] = ()
+    """Ways to the host (`domain.routes`), the best first; told to members only. None: `address`."""
 
     def __post_init__(self) -> None:
         check_job_id(self.id)
@@ -212,6 +221,17 @@ class Offer:
             raise ValueError(f"at most {MAX_INVITED} volunteers are invited, by their ids")
         if self.invited and self.visibility != "group":
             raise ValueError("only a job for a group invites; set its visibility to group")
+        if not _PUBLIC.fullmatch(self.public):
+            raise ValueError("a public key has 64 lower-case hexadecimal digits")
+        check_routes(self.routes)
+
+
+def check_routes(routes: tuple[str, ...]) -> None:
+    """Raises ValueError."""
+    if len(routes) > MAX_ROUTES:
+        raise ValueError(f"at most {MAX_ROUTES} ways to a host, not {len(routes)}")
+    for route in routes:
+        route_of(route)
 
 
 def _is_prose(text: str) -> bool:

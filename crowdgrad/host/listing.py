@@ -9,10 +9,11 @@ from __future__ import annotations
 import logging
 import math
 import random
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from crowdgrad.domain.job import JobState, Member
 from crowdgrad.domain.matching import Code, Gift, Offer
+from crowdgrad.domain.routes import Route
 from crowdgrad.domain.work import VolunteerId
 from crowdgrad.errors import JobFileError, Unreachable
 from crowdgrad.host.job import Prepared
@@ -71,22 +72,37 @@ class Listing:
         members = self._presence.roster.members
         return next((member.position for member in members if member.id == who), None)
 
-    def tell(self, state: JobState) -> None:
-        """How the job stands; said once. So is, to people, how we stand with the matchmaker."""
+    def move(self, ways: Sequence[Route]) -> None:
+        """Volunteers come to us by these from now on."""
+        told = tuple(map(str, ways))
+        self._presence.move(_address(ways), told)
+
+    def come_anew(self) -> None:
+        """This machine has moved: what was dialled from the old address leads nowhere."""
+        self._presence.connection.come_anew()
+
+    def tell(self, state: JobState) -> bool:
+        """How the job stands; said once. So is, to people, how we stand with the matchmaker.
+
+        Whether it has just come back.
+        """
         if state != self._told:
             self._told = state
             self._presence.set_state(state)
         if self._presence.failure is None:
-            self._look_whether_it_answers()
-        elif not self._told_failure:
+            return self._has_come_back()
+        if not self._told_failure:
             self._told_failure = True
             logger.warning("the matchmaker: %s", self._presence.failure)
+        return False
 
-    def _look_whether_it_answers(self) -> None:
+    def _has_come_back(self) -> bool:
         there = self._presence.connected
-        if there != self._there:
-            self._there = there
-            logger.warning("%s", BACK if there else AWAY)
+        if there == self._there:
+            return False
+        self._there = there
+        logger.warning("%s", BACK if there else AWAY)
+        return there
 
     def credit_due(self, now: float) -> bool:
         return now - self._credit_at >= CREDIT_EVERY_S
@@ -117,7 +133,7 @@ async def list_job(
     url: str,
     prepared: Prepared,
     *,
-    address: str,
+    ways: Sequence[Route],
     key: Identity,
     members: Iterable[Member],
 ) -> Listing:
@@ -128,7 +144,7 @@ async def list_job(
     own = Member(position=0, id=id_of(key.public + b"worker 0"), name="the host's own worker")
     presence = await publish(
         url,
-        offer_of(prepared, address=address, key=key.id),
+        offer_of(prepared, ways=ways, public=key.public),
         key=key,
         worker=own,
         members=members,
@@ -138,7 +154,13 @@ async def list_job(
     return Listing(presence)
 
 
-def offer_of(prepared: Prepared, *, address: str, key: str) -> Offer:
+def _address(ways: Sequence[Route]) -> str:
+    """HOST:PORT, for those who know of nothing else."""
+    best = next((way for way in ways if way.kind == "direct"), ways[0])
+    return str(Route(host=best.host, port=best.port))
+
+
+def offer_of(prepared: Prepared, *, ways: Sequence[Route], public: bytes) -> Offer:
     """The job as it is published. Raises JobFileError."""
     job = prepared.job
     try:
@@ -146,8 +168,10 @@ def offer_of(prepared: Prepared, *, address: str, key: str) -> Offer:
             id=job.id,
             title=job.title,
             cause=job.cause,
-            address=address,
-            key=key,
+            address=_address(ways),
+            key=id_of(public),
+            public=public.hex(),
+            routes=tuple(map(str, ways)),
             minimum=prepared.minimum,
             maximum=prepared.maximum,
             hyperparameters=job.hyperparameters,

@@ -7,6 +7,7 @@ file a data set, so that a nightly run asks nobody about what was agreed to long
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,20 +16,23 @@ import numpy as np
 from crowdgrad.data.dataset import BLOCK_RECORDS, DataSet
 from crowdgrad.files import disk_errors, write_whole
 from crowdgrad.host.job import Prepared
+from crowdgrad.net.addresses import is_loopback
 
 FOLDER = "published"
 WARNING = (
     "Every volunteer can read the data it trains on, keep it and pass it on.",
-    "Volunteers are strangers, nothing is encrypted, and what is out cannot be",
-    "taken back. Do not publish personal or secret data: names, faces, letters,",
-    "health, location, or anything that is not yours to give away.",
+    "Nobody else can read it on its way, but volunteers are strangers, and what is",
+    "out cannot be taken back. Do not publish personal or secret data: names, faces,",
+    "letters, health, location, or anything that is not yours to give away.",
 )
 
 
-def open_to_others(host: str, advertise: str | None, matchmaker: str | None) -> bool:
+def open_to_others(
+    host: str, advertise: str | None, matchmaker: str | None, relays: Sequence[str] = ()
+) -> bool:
     """Whether anybody but this machine can reach a job that listens there."""
-    here = host in ("localhost", "::1") or host.startswith("127.")
-    return matchmaker is not None or advertise is not None or not here
+    told = matchmaker is not None or advertise is not None or bool(relays)
+    return told or not is_loopback(host)
 
 
 def name_of(data: DataSet) -> str:

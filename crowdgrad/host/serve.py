@@ -16,9 +16,11 @@ import secrets
 import socket
 import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
+from crowdgrad.domain.codes import local_code
 from crowdgrad.domain.job import JobState
 from crowdgrad.errors import ChildDied, CrowdgradError, PortBusy, RunBusy, one_line
 from crowdgrad.files import disk_errors
@@ -43,11 +45,15 @@ from crowdgrad.host.telling.latest import Latest
 from crowdgrad.host.telling.metrics import MetricsLog
 from crowdgrad.host.telling.status import Status
 from crowdgrad.host.training import Training
+from crowdgrad.host.ways import Ways, Wishes
 from crowdgrad.host.workers import Workers, helpers_ids
+from crowdgrad.net import lan, links
+from crowdgrad.net.addresses import is_loopback
+from crowdgrad.net.dialling import Dialler
 from crowdgrad.net.http import HttpServer
-from crowdgrad.net.identity import load_or_make
-from crowdgrad.net.ports import bind, reachable
-from crowdgrad.net.transport import tcp
+from crowdgrad.net.identity import digest_of, load_or_make
+from crowdgrad.net.ports import WILDCARDS, bind
+from crowdgrad.net.transport import secure, tcp
 from crowdgrad.numerics.vectors import Vector
 from crowdgrad.settings import Settings
 
@@ -82,6 +88,10 @@ class Options:
     """Take another port where `port` is in use."""
     servers: Wanted = NO_SERVERS
     """Parameter servers; none: this process holds the parameters."""
+    relays: tuple[str, ...] = ()
+    """Routes to relays of the owner's choice."""
+    router: bool = True
+    """The router may be asked to open a port."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +105,13 @@ class Here:
     key: str
     """Fingerprint of the host's key: what volunteers see and can compare."""
     link: str = ""
-    """The job's page at the matchmaker; empty where it is not published."""
+    """Leads to the job and carries the key: its page at the matchmaker, or ways to this host."""
+    local_code: str = ""
+    """What people on the same network type; empty where it is not announced there."""
+    routes: tuple[str, ...] = ()
+    """All ways to this host, the best first."""
+    words: str = ""
+    """How others come to it."""
     admit: Admit = "anyone"
 
 
@@ -156,6 +172,8 @@ class Run:
         self._keeper = Keeper(self.training, self._files, every_s=settings.checkpoint_s)
         self._token = secrets.token_hex(16)
         self._listing: Listing | None = None
+        self._announcing = False
+        self._came_back: Callable[[], None] = lambda: None
         self._log = MetricsLog(
             self.folder.add_metrics, self.folder.path / "tensorboard", wall=time.time
         )
@@ -263,7 +281,7 @@ class Run:
             status=status,
             parameters=result,
             history=tuple(self.training.course.history),
-            link=self._listing.link if self._listing else "",
+            link=self._link,
         )
         try:
             await asyncio.to_thread(
@@ -345,20 +363,25 @@ class Run:
         await api.start()
         stack.push_async_callback(api.stop)
         control_file.announce(self._entrance, f"http://{api.address}", secret, os.getpid())
-        host, port = listener.address
-        address = f"{options.advertise or reachable(host)}:{port}"
+        port = listener.address[1]
+        ways = await stack.enter_async_context(self._ways(server, port))
         if options.matchmaker is not None:
             self._listing = await list_job(
                 options.matchmaker,
                 self._prepared,
-                address=address,
+                ways=ways.routes,
                 key=self._key,
                 members=self.training.ledger.places(),
             )
             stack.push_async_callback(self._withdraw)
+            ways.changed = lambda: self._moved(ways)
+            ways.moved = self._listing.come_anew
+            self._came_back = ways.look_again
+        elif not self._wishes(port).only_here and self._settings.lan:
+            await stack.enter_async_context(self._announced(port))
         self._remember(listener.address, int(api.address.rpartition(":")[2]))
         workers = Workers(
-            listener.address,
+            await self._own_door(stack, listener, server),
             token=self._token,
             logs=self.folder.path / "logs",
             home=self._settings.home,
@@ -367,22 +390,82 @@ class Run:
         )
         stack.push_async_callback(asyncio.to_thread, workers.end)
         workers.start_helpers(options.helpers)
-        here = Here(
-            address=address,
-            url=f"http://{api.address}",
+        return self._here(ways, f"http://{api.address}"), server, workers
+
+    def _here(self, ways: Ways, url: str) -> Here:
+        routes, public, listing = ways.routes, self._key.public, self._listing
+        link = self._link or links.of_routes(routes, public, self._prepared.job.id)
+        return Here(
+            address=str(routes[0]),
+            url=url,
             folder=self.folder.path,
-            code=self._listing.code if self._listing else None,
+            code=listing.code if listing else None,
             key=self._key.id,
-            link=self._listing.link if self._listing else "",
+            link=link,
+            local_code=local_code(public) if self._announcing else "",
+            routes=tuple(map(str, routes)),
+            words=ways.words,
             admit=self._admit,
         )
-        return here, server, workers
+
+    @property
+    def _link(self) -> str:
+        """The job's page, with our key; empty where it is not published."""
+        page = self._listing.link if self._listing is not None else ""
+        return links.of_matchmaker(page, self._key.public) if page else ""
+
+    def _wishes(self, port: int) -> Wishes:
+        options = self._options
+        return Wishes(
+            host=options.host,
+            port=port,
+            advertise=options.advertise,
+            matchmaker=options.matchmaker,
+            relays=options.relays,
+            router=options.router,
+        )
+
+    def _ways(self, server: Server, port: int) -> Ways:
+        job = self._prepared.job.id
+        wishes = self._wishes(port)
+        return Ways(wishes, self._key, server.serve, job=job, random01=random.random)
+
+    def _moved(self, ways: Ways) -> None:
+        assert self._listing is not None
+        self._listing.move(ways.routes)
+
+    def _announced(self, port: int) -> AbstractAsyncContextManager[asyncio.Event]:
+        """Known to the local network, where no matchmaker tells of us."""
+        job = self._prepared.job
+        self._announcing = True
+        return lan.announce(
+            port=port,
+            key=digest_of(self._key.public),
+            job=job.id,
+            title=job.title,
+            cause=job.cause,
+            host=self._options.host,
+            tell=lambda error: logger.warning("%s", error.message),
+        )
+
+    async def _own_door(
+        self, stack: contextlib.AsyncExitStack, listener: tcp.TcpListener, server: Server
+    ) -> tuple[str, int]:
+        """Where our own workers come in: within this machine nothing need be encrypted."""
+        host, port = listener.address
+        if is_loopback(host) or host in WILDCARDS:
+            return host, port
+        inner = await secure.listen(
+            "127.0.0.1", 0, server.serve, self._key, always=self._encrypt_always
+        )
+        stack.push_async_callback(inner.close)
+        return inner.address
 
     def _fleet(self, hired: Hired) -> Fleet:
         return hired.fleet(
             lost=self.training.numbers_lost,
             broken=self.training.fail,
-            connect=tcp.connect,
+            connect=Dialler(key=self._key, always=self._encrypt_always),
             random01=random.random,
             heartbeat_s=self._settings.heartbeat_s,
             silence_s=self._settings.silence_s,
@@ -392,12 +475,20 @@ class Run:
     async def _listen(self, server: Server) -> tcp.TcpListener:
         options = self._options
         try:
-            return await tcp.listen(options.host, options.port, server.serve)
+            return await self._listen_at(options.port, server)
         except PortBusy:
             if not options.any_port:
                 raise
             logger.warning("port %d is in use now: another one is taken", options.port)
-            return await tcp.listen(options.host, 0, server.serve)
+            return await self._listen_at(0, server)
+
+    async def _listen_at(self, port: int, server: Server) -> tcp.TcpListener:
+        always = self._encrypt_always
+        return await secure.listen(self._options.host, port, server.serve, self._key, always=always)
+
+    @property
+    def _encrypt_always(self) -> bool:
+        return self._settings.encrypt == "always"
 
     def _http_socket(self) -> socket.socket:
         port = self._options.http_port
@@ -424,6 +515,8 @@ class Run:
             servers=options.servers.elsewhere,
             servers_hold=options.servers.hold,
             average_every=options.servers.average_every,
+            relays=options.relays,
+            router=options.router,
         )
         try:
             resume.remember(self.folder.path, serving)
@@ -477,7 +570,8 @@ class Run:
 
     def _note(self, now: float, status: Status) -> None:
         if self._listing is not None:
-            self._listing.tell(status.state)
+            if self._listing.tell(status.state):
+                self._came_back()
             if self._listing.credit_due(now):
                 self._report_credit()
         if status.setbacks > self._told_setbacks:

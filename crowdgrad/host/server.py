@@ -168,7 +168,7 @@ class Server:
         challenge = secrets.token_bytes(CHALLENGE_BYTES)
         await handshake.answer(connection, SOFTWARE, challenge, key=self._key, name=self._name)
         join = expect(await handshake.hear(connection), Join)
-        who = identity.verify(join.key, challenge, join.signature)
+        who = identity.verify(join.key, challenge, join.signature, connection.binding)
         if who != join.volunteer.id:
             raise TurnedAway(f"That key belongs to {who}, not to {join.volunteer.id}.")
         own = bool(join.token) and hmac.compare_digest(join.token.encode(), self._token.encode())

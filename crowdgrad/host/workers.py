@@ -9,9 +9,11 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from crowdgrad.domain.routes import Route
 from crowdgrad.domain.work import VolunteerId
 from crowdgrad.errors import ChildDied
 from crowdgrad.net.identity import guest
+from crowdgrad.net.ports import WILDCARDS
 from crowdgrad.net.retry import delay_s
 from crowdgrad.process import Child, end_all
 from crowdgrad.settings import WORKER_SEED_VARIABLE, WORKER_TOKEN_VARIABLE
@@ -38,7 +40,7 @@ class Workers:
         `seed`: what the key of a worker with this name is made from, the same in every life of a
         run; by default its key is new each time.
         """
-        self._where = f"{dialable(address[0])}:{address[1]}"
+        self._where = str(Route(host=dialable(address[0]), port=address[1]))
         self._token = token
         self._logs = logs
         self._home = home
@@ -105,4 +107,4 @@ def helpers_ids(count: int, seed: Callable[[str], str]) -> frozenset[VolunteerId
 
 def dialable(host: str) -> str:
     """The address under which this machine reaches itself."""
-    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
+    return "127.0.0.1" if host in WILDCARDS else host

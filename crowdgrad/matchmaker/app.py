@@ -5,6 +5,8 @@
     GET    /v1/jobs/{job_or_code}            one of them
     DELETE /v1/jobs/{job_id}                 its host withdraws it (signed)
     GET    /v1/keys/{key_id}                 what a key gave
+    GET    /v1/relays                        who helps those whom nobody can dial
+    POST   /v1/reach                         can others dial the caller? (signed)
     GET    /v1/me                            everything kept about the caller (signed)
     DELETE /v1/me                            forget all of that (signed)
     GET    / /j/{code} /k/{key_id} /privacy  pages for people
@@ -29,14 +31,16 @@ from starlette.types import ASGIApp
 
 from crowdgrad.errors import CannotWrite, MessageError, TargetError, TurnedAway
 from crowdgrad.matchmaker import openapi
-from crowdgrad.matchmaker.api import pages, service
+from crowdgrad.matchmaker.api import pages, reach, service
 from crowdgrad.matchmaker.api.answers import answer, wants_page
 from crowdgrad.matchmaker.api.presence import Sockets
 from crowdgrad.matchmaker.api.v1 import v1
 from crowdgrad.matchmaker.desk import Desk, Rules
+from crowdgrad.matchmaker.dialling import Dial, Dialling, Resolve, knock
 from crowdgrad.matchmaker.doorkeeper import Admission, Doorkeeper
 from crowdgrad.matchmaker.loop import feel_the_load, keep
 from crowdgrad.matchmaker.metrics import Metrics
+from crowdgrad.matchmaker.names import Names
 from crowdgrad.matchmaker.refusal import Refusal, cannot_keep
 from crowdgrad.matchmaker.room import Room
 from crowdgrad.matchmaker.telling import Telling
@@ -77,8 +81,12 @@ def create_service(
     admission: Admission | None = None,
     metrics: Metrics | None = None,
     public_url: str = "",
+    relays: tuple[str, ...] = (),
+    dial: Dial = knock,
+    resolve: Resolve | None = None,
 ) -> Service:
-    """`clock` measures silence, `wall` dates what is remembered."""
+    """`clock` measures silence, `wall` dates what is remembered. `relays`: routes that people are
+    told. `dial` and `resolve`: how somebody is reached who asks for it."""
     rules = rules or Rules()
     metrics = metrics or Metrics()
     doorkeeper = doorkeeper or Doorkeeper(wall=wall, clock=clock)
@@ -93,8 +101,11 @@ def create_service(
         wall=wall,
         rules=rules,
         public_url=public_url,
+        relays=relays,
         tell=tell,
     )
+    dialling = Dialling(dial=dial, resolve=resolve or Names().addresses, clock=clock, tell=tell)
+    metrics.also(dialling.figures)
     pulse = _Pulse(store, room, admission)
     http = FastAPI(
         title="crowdgrad matchmaker",
@@ -108,6 +119,8 @@ def create_service(
     site = pages.routes(room, desk, store, public_url=public_url, rules=rules)
     http.include_router(service.routes(room, store, metrics, pulse.beats))
     http.include_router(v1(room, desk, store, doorkeeper, tell), dependencies=asked)
+    reaching = reach.routes(desk, doorkeeper, dialling, relays=relays, wall=wall)
+    http.include_router(reaching, dependencies=asked)
     http.include_router(site, dependencies=asked)
     _explain_errors(http, tell)
     openapi.install(http)

@@ -75,7 +75,11 @@ class Desk:
 
     def publish(self, key: str, body: rooms.Publish) -> JobRecord:
         """Remember a job, new or again, of the host with that public key. Raises Refusal."""
-        offer = replace(body.offer.offer(), key=fingerprint(key))
+        offer = body.offer.offer()
+        if offer.public not in ("", key):
+            raise nonsense("The job names another public key than the one that publishes it.")
+        # Of its key nobody has to be believed: it is the one that signed.
+        offer = replace(offer, key=fingerprint(key), public=key)
         known = self._store.job(offer.id)
         if known is None:
             self._check_room(key)
@@ -96,6 +100,24 @@ class Desk:
         # Of a job that is known, we know who had a place, and who wants to be forgotten.
         self._seat(offer.id, body.members if known is None else body.members[:1])
         return record
+
+    def move(self, job: JobId, message: rooms.Moved) -> JobRecord | None:
+        """Remember where a host is now; None: there already. Raises MessageError."""
+        record = self._store.job(job)
+        assert record is not None, job
+        offer = record.listing.offer
+        moved = bodies.sensible(
+            lambda: replace(offer, address=message.address, routes=message.routes)
+        )
+        if moved == offer:
+            return None
+        record = replace(record, listing=replace(record.listing, offer=moved))
+        self._store.put_job(record)
+        return record
+
+    def hosts_now(self, key: str) -> bool:
+        """Whether that key has a job that is open."""
+        return any(record.listing.open for record in self._store.jobs_of(key))
 
     def register(self, key: str, body: rooms.Register) -> VolunteerRecord:
         """Remember a volunteer, new or again; its place in the queue stays. Raises Refusal."""

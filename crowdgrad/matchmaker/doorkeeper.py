@@ -38,6 +38,8 @@ LATE_S = 0.2
 """Where things are done later than that, no more volunteers are let in for a moment."""
 VOLUNTEERS = b"GET /v1/volunteers/"
 """How the handshake of one begins."""
+PASSED_ON = frozenset({b"x-forwarded-for", b"x-real-ip", b"forwarded", b"via"})
+"""Headers of proxies."""
 FADES = 0.9
 ENTERING_SHARE = 16
 """One address has at most that part of the places."""
@@ -69,11 +71,22 @@ class Doorkeeper:
             rates.by_key(),
         )
         self._questions = rates.questions()
+        self._reaches_by_key = rates.reaches_by_key()
+        self._reaches_by_address = rates.reaches_by_address()
         self._nonces = Nonces(most_nonces)
         self._started = clock()
 
     def address_of(self, scope: Mapping[str, Any]) -> str:
         return client_address(scope, self._proxies)
+
+    def was_passed_on(self, scope: Mapping[str, Any]) -> bool:
+        """Whether it comes by a proxy of which we were not told: the address is not the caller's.
+
+        Any caller may say so; nothing is gained by it.
+        """
+        peer = str((scope.get("client") or ("",))[0])
+        said = {name for name, _ in scope.get("headers") or ()}
+        return peer not in self._proxies and not said.isdisjoint(PASSED_ON)
 
     def admit_address(self, address: str) -> None:
         """Raises Refusal (429)."""
@@ -95,6 +108,17 @@ class Doorkeeper:
         wait_s = self._by_key.take(key, self._clock())
         if wait_s > 0:
             raise too_often("Your key comes too often.", max(1.0, wait_s))
+
+    def admit_reach(self, key: str, address: str) -> None:
+        """That somebody asks to be dialled. Raises Refusal (429)."""
+        now = self._clock()
+        for buckets, who in (
+            (self._reaches_by_key, key),
+            (self._reaches_by_address, counted(address)),
+        ):
+            wait_s = buckets.take(who, now)
+            if wait_s > 0:
+                raise too_often("You ask too often to be dialled.", max(1.0, wait_s))
 
     def check(
         self, proof: signing.Proof, *, method: str, authority: str, path: str, body: bytes

@@ -24,6 +24,7 @@ VOLUNTEER_KEY = guest("the volunteer of the examples")
 HOST = HOST_KEY.id
 VOLUNTEER = VOLUNTEER_KEY.id
 _AT = 1_763_300_000.0
+_RELAYS = ("relay:relay.example.org:8702", f"relay:wss://{AUTHORITY}/relay")
 
 PARAMETERS: dict[str, dict[str, Any]] = {
     "job_or_code": {
@@ -51,6 +52,8 @@ _OFFER = bodies.OfferBody(
     description="A first network for a course: it reads digits.",
     contact="course@example.org",
     requirements=bodies.RequirementsBody(cores=2, memory_mb=1000),
+    public=HOST_KEY.public.hex(),
+    routes=("192.0.2.7:8710", "relay:relay.example.org:8702"),
 )
 _OWN = bodies.MemberBody(position=0, id="a3f5c2d4e6b80917", name="the host's own worker")
 _ATTIC = bodies.MemberBody(position=1, id=VOLUNTEER, name="attic PC")
@@ -97,6 +100,21 @@ _CREDIT = rooms.CreditBody(
 EXAMPLES: dict[type[bodies.Body], bodies.Body] = {
     rooms.Publish: _PUBLISH,
     rooms.Register: _REGISTER,
+    rooms.Reach: rooms.Reach(addresses=("*:8710", "host.example.org:8710")),
+    rooms.Reachability: rooms.Reachability(
+        observed="192.0.2.7",
+        tried=(
+            rooms.Tried(address="*:8710", reached=True, why="", ms=31.5),
+            rooms.Tried(
+                address="host.example.org:8710",
+                reached=False,
+                why="not dialled: the name does not stand for the address you come from",
+                ms=0.0,
+            ),
+        ),
+        now_ms=int(_AT * 1000),
+    ),
+    rooms.RelayList: rooms.RelayList(relays=_RELAYS),
     rooms.JobSummary: _JOB,
     rooms.JobList: rooms.JobList(jobs=(_JOB,), total=1),
     rooms.KeySummary: rooms.KeySummary(
@@ -112,7 +130,7 @@ EXAMPLES: dict[type[bodies.Body], bodies.Body] = {
         received=(),
     ),
     rooms.Forgotten: rooms.Forgotten(entries=3),
-    rooms.Health: rooms.Health(ok=True, jobs=1, volunteers=3, waiting=1),
+    rooms.Health: rooms.Health(ok=True, jobs=1, volunteers=3, waiting=1, now_ms=int(_AT * 1000)),
     rooms.Readiness: rooms.Readiness(ready=True, reason="all is well"),
     rooms.Problem: rooms.Problem(
         code="CG105",
@@ -149,7 +167,7 @@ def _hello(key: Identity, path: str, body: bodies.Body) -> rooms.Hello:
     return rooms.Hello(**msgspec.structs.asdict(proof), body=text.decode())
 
 
-_WELCOME = rooms.Welcome(heartbeat_s=4.0, gone_after_s=30.0, key="c3" * 32)
+_WELCOME = rooms.Welcome(heartbeat_s=4.0, gone_after_s=30.0, key="c3" * 32, relays=_RELAYS)
 _ROSTER = rooms.RosterChanged(job=JOB, members=(_OWN, _ATTIC), next_position=2)
 _FIRST = (
     "The first message is `Hello`; its `body` is the JSON text of `{body}`, and its signature is "
@@ -172,6 +190,7 @@ HOSTS = Socket(
         ),
         ("matchmaker", _ROSTER),
         ("host", rooms.StateChanged(state="running")),
+        ("host", rooms.Moved(address="192.0.2.8:8710", routes=("192.0.2.8:8710", *_RELAYS[:1]))),
         ("host", rooms.StillHere()),
         ("matchmaker", rooms.StillHere()),
         ("host", rooms.Credited(gifts=(rooms.Gave(volunteer=VOLUNTEER, gift=_GIFT),))),

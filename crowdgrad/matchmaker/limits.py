@@ -60,9 +60,14 @@ class Rates:
     """From one address, or one IPv6 network: a school behind one address counts as one."""
     key_joins_per_s: float = 5.0
     """With one key: joins, and other signed requests."""
+    key_reaches_per_s: float = 0.1
+    """How often one key may ask to be dialled: as a node starts, and when something changes."""
+    address_reaches_per_s: float = 0.5
+    """… and one address: it is dialled on, whoever is behind it."""
 
     def __post_init__(self) -> None:
-        rates = (self.joins_per_s, self.address_joins_per_s, self.key_joins_per_s)
+        rates = (self.joins_per_s, self.address_joins_per_s, self.key_joins_per_s,
+                 self.key_reaches_per_s, self.address_reaches_per_s)  # fmt: skip
         if not all(0 < rate < 1e9 for rate in rates):
             raise ValueError("rates are above 0")
 
@@ -78,3 +83,9 @@ class Rates:
 
     def by_key(self) -> Buckets:
         return Buckets(self.key_joins_per_s, 20.0)
+
+    def reaches_by_key(self) -> Buckets:
+        return Buckets(self.key_reaches_per_s, 60.0)
+
+    def reaches_by_address(self) -> Buckets:
+        return Buckets(self.address_reaches_per_s, 60.0)

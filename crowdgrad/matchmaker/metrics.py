@@ -24,6 +24,7 @@ __all__ = ["CONTENT_TYPE", "METRICS", "Metrics"]
 
 PREFIX = "crowdgrad_matchmaker_"
 WAIT_BOUNDS_S = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0)
+DIAL_BOUNDS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 WORK_BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
 Figures = Mapping[str, float]
@@ -56,6 +57,8 @@ class Metrics:
         self._waited = Histogram(WAIT_BOUNDS_S)
         self._passes = Histogram(WORK_BOUNDS_S)
         self._commits = Histogram(WORK_BOUNDS_S)
+        self._dials: Counter[str] = Counter()
+        self._dialled = Histogram(DIAL_BOUNDS_S)
         self._last_pass_s: float | None = None
         self._asked: list[Callable[[], Figures]] = [_process]
 
@@ -80,6 +83,12 @@ class Metrics:
         """So long it took until changes lasted."""
         self._commits.add(seconds)
 
+    def dialled(self, result: str, seconds: float) -> None:
+        """Somebody asked to be dialled, with this result; 0 seconds: nothing was dialled."""
+        self._dials[result] += 1
+        if seconds:
+            self._dialled.add(seconds)
+
     def also(self, figures: Callable[[], Figures]) -> None:
         """Ask for these too, under names of `METRICS`, when somebody looks."""
         self._asked.append(figures)
@@ -98,7 +107,7 @@ class Metrics:
         return "\n".join(lines) + "\n"
 
     def _counted(self) -> dict[str, Iterable[Sample]]:
-        refusals = sorted(self._refusals.items())
+        refusals, dials = sorted(self._refusals.items()), sorted(self._dials.items())
         counted: dict[str, Iterable[Sample]] = {
             "info": [("", (("version", _version()),), 1)],
             "joins_total": [("", (), self._joins)],
@@ -107,6 +116,8 @@ class Metrics:
             "wait_seconds": self._waited.samples(),
             "pass_seconds": self._passes.samples(),
             "commit_seconds": self._commits.samples(),
+            "dials_total": [("", (("result", name),), count) for name, count in dials],
+            "dial_seconds": self._dialled.samples(),
         }
         if self._last_pass_s is not None:
             counted["last_pass_seconds"] = [("", (), self._last_pass_s)]
@@ -144,6 +155,10 @@ METRICS: tuple[Metric, ...] = (
     Metric("pass_seconds", "histogram", "How long a pass of the matching took."),
     Metric("last_pass_seconds", "gauge", "How long the last one took."),
     Metric("commit_seconds", "histogram", "How long it took until changes lasted."),
+    Metric("dials_total", "counter", "Addresses asked to be dialled, by result."),
+    Metric("dial_seconds", "histogram", "How long dialling an address took."),
+    Metric("dialling", "gauge", "Requests whose addresses are being dialled."),
+    Metric("dials_waiting", "gauge", "Requests that wait for that."),
     Metric("store_trouble", "gauge", "1 while nothing can be written."),
     Metric("process_resident_memory_bytes", "gauge", "Memory of the process."),
     Metric("process_cpu_seconds_total", "counter", "Time its threads have computed."),

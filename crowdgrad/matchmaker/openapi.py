@@ -49,6 +49,9 @@ _MEANS = {
 _BODIES: tuple[type[bodies.Body], ...] = (
     rooms.Publish,
     rooms.Register,
+    rooms.Reach,
+    rooms.Reachability,
+    rooms.RelayList,
     rooms.JobSummary,
     rooms.JobList,
     rooms.KeySummary,
@@ -78,11 +81,12 @@ def describe(
     also: tuple[int, ...] = (),
     refuses: tuple[int, ...] = (),
     signed: bool = False,
+    body: type[bodies.Body] | None = None,
     media: str = "application/json",
     html: bool = False,
 ) -> Described:
     """`answer`: None where it is not JSON but text of type `media`, or a page (`html`). `also`: the
-    same answer with other statuses."""
+    same answer with other statuses. `body`: what is asked with."""
     said: dict[int | str, dict[str, Any]] = {}
     content = _text("text/html" if html else media) if answer is None else _json(answer)
     words = "A page for people." if html else "As text."
@@ -92,8 +96,11 @@ def describe(
         said[code] = {"description": words, "content": content}
     for code in (*refuses, *((401,) if signed else ())):
         said[code] = _refusal(code)
+    extra: dict[str, Any] = {"security": [{SIGNED: []}]} if signed else {}
+    if body is not None:
+        extra["requestBody"] = {"required": True, "content": _json(body)}
     return Described(
-        openapi_extra={"security": [{SIGNED: []}]} if signed else None,
+        openapi_extra=extra or None,
         responses=said,
         description=description,
         response_class=Response,

@@ -57,16 +57,18 @@ class Room:
         wall: Callable[[], float],
         rules: Rules,
         public_url: str = "",
+        relays: tuple[str, ...] = (),
         tell: Tell = lambda event, **fields: None,
     ) -> None:
-        """`key`: the matchmaker's own. `clock` measures silence, `wall` dates introductions."""
+        """`key`: the matchmaker's own. `clock` measures silence, `wall` dates introductions.
+        `relays`: routes to those that help whom nobody can dial."""
         self._store = store
         self._desk = desk
         self._clock = clock
         self._wall = wall
         self._rules = rules
         self._tell = tell
-        self._letters = Letters(store, key=key, wall=wall, public_url=public_url)
+        self._letters = Letters(store, key=key, wall=wall, public_url=public_url, relays=relays)
         self._crowd = Crowd(store, clock=clock, patience=rules.patience)
         self._line = Line()
         self._mail = Mail()
@@ -99,7 +101,7 @@ class Room:
         return job
 
     def host_says(self, job: JobId, message: rooms.FROM_HOST, connection: Connection) -> None:
-        """Raises Refusal when the message is out of place."""
+        """Raises Refusal when the message is out of place, MessageError when it makes no sense."""
         host = self._crowd.hosts.get(job)
         if host is None or host.connection is not connection:
             return
@@ -110,6 +112,8 @@ class Room:
                 self._openings_changed(job)
         elif isinstance(message, rooms.StateChanged):
             self._change_state(job, message.state)
+        elif isinstance(message, rooms.Moved):
+            self._move(job, message)
         elif isinstance(message, rooms.Credited):
             self._credit(job, message)
         else:
@@ -136,6 +140,12 @@ class Room:
             self._tell("job ended", job=job, state=state)
             self._dismiss(job, state)
         self._openings_changed()
+
+    def _move(self, job: JobId, message: rooms.Moved) -> None:
+        if self._desk.move(job, message) is not None:
+            self._tell("host moved", job=job)
+            self._rosters.move(job)
+            self.changed.set()
 
     def _dismiss(self, job: JobId, state: JobState) -> None:
         """The job is over: its members wait for another."""
@@ -425,6 +435,7 @@ class Room:
             jobs=self._store.count_jobs(),
             volunteers=len(self._crowd.guests),
             waiting=len(self._line),
+            now_ms=int(self._wall() * 1000),
         )
 
     def figures(self) -> dict[str, float]:

@@ -17,6 +17,8 @@ from crowdgrad.store.base import Store
 ROSTER_S = 0.01
 """For each member, how long the others wait to hear that the roster has changed again: telling a
 thousand members of a thousand members takes 70 MB."""
+MOVED_S = 5.0
+"""How long members wait at least to hear that the host has moved again."""
 
 
 class Rosters:
@@ -30,6 +32,9 @@ class Rosters:
         self._untold: set[JobId] = set()
         """Jobs whose members do not know the roster of now."""
         self._told_at: dict[JobId, float] = {}
+        self._moved: set[JobId] = set()
+        """Jobs whose members do not know where the host is now."""
+        self._told_moved_at: dict[JobId, float] = {}
 
     def of(self, job: JobId) -> rooms.RosterChanged:
         return self._letters.roster(job, self._crowd.group(job))
@@ -38,8 +43,13 @@ class Rosters:
         """Its group has changed."""
         self._stirred.add(job)
 
+    def move(self, job: JobId) -> None:
+        """Its host is to be reached elsewhere."""
+        self._moved.add(job)
+
     def forget(self, job: JobId) -> None:
         self._told_at.pop(job, None)
+        self._told_moved_at.pop(job, None)
 
     def tell_some(self, record: JobRecord, guests: Iterable[Guest], reason: str) -> None:
         """Members hear which job they have, and why."""
@@ -50,6 +60,7 @@ class Rosters:
 
     def tell(self, newly: Mapping[Guest, str], now: float) -> None:
         """Host and newcomers hear of a change at once, the other members when it is their turn."""
+        self._tell_moved(newly, now)
         for job in sorted(self._stirred | self._untold):
             record, here = self._store.job(job), len(self._crowd.group(job))
             if record is None:
@@ -64,6 +75,19 @@ class Rosters:
             else:
                 self._untold.add(job)
         self._stirred.clear()
+
+    def _tell_moved(self, newly: Mapping[Guest, str], now: float) -> None:
+        """Members hear at once where their host is now; of one that moves often, now and then."""
+        for job in sorted(self._moved):
+            record, here = self._store.job(job), self._crowd.members_of(job)
+            again_s = max(MOVED_S, ROSTER_S * len(here))
+            if record is not None and now - self._told_moved_at.get(job, -math.inf) < again_s:
+                continue
+            self._moved.discard(job)
+            if record is not None:
+                self._told_moved_at[job] = now
+                others = [guest for guest in here if guest not in newly]
+                self.tell_some(record, others, "the host has moved")
 
     def _tell_group(
         self, record: JobRecord, newly: Mapping[Guest, str], *, everybody: bool

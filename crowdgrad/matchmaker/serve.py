@@ -8,10 +8,11 @@ import logging
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from crowdgrad.domain.routes import MAX_ROUTES, RELAY, route_of
 from crowdgrad.errors import SettingError
 from crowdgrad.matchmaker.app import create_service
 from crowdgrad.matchmaker.desk import Rules
@@ -52,6 +53,8 @@ class Door:
     limits: HttpLimits = LIMITS
     rates: Rates = RATES
     most_entering: int = MOST_ENTERING
+    relays: tuple[str, ...] = ()
+    """Routes to relays that people are told of; see `relays_of`."""
 
     @property
     def scheme(self) -> str:
@@ -93,6 +96,29 @@ class Door:
                 f"Listening on {self.host}, nobody knows under which address people come.",
                 advice="Say so with --public-url, e.g. http://192.0.2.7:8700.",
             )
+
+
+def relays_of(named: Iterable[str]) -> tuple[str, ...]:
+    """The routes people are told, of relays named `HOST:PORT` or `wss://NAME/PATH`. Raises
+    SettingError."""
+    found: dict[str, None] = {}
+    for name in named:
+        try:
+            route = route_of(RELAY + name.removeprefix(RELAY))
+            if route.url and not route.url.startswith("wss://"):
+                raise ValueError(f"people come to a relay by wss://, not by {route.url[:70]!r}")
+        except ValueError:
+            raise SettingError(
+                f"{name[:100]!r} is no relay people could be told of.",
+                advice="Give --relay as HOST:PORT or wss://NAME/PATH.",
+            ) from None
+        found[str(route)] = None
+    if len(found) > MAX_ROUTES:
+        raise SettingError(
+            f"{len(found)} relays are more than people are told of.",
+            advice=f"Name {MAX_ROUTES} at most.",
+        )
+    return tuple(found)
 
 
 def _check_url(url: str) -> None:
@@ -155,6 +181,7 @@ async def _serve(
         admission=admission,
         metrics=metrics,
         public_url=url,
+        relays=door.relays,
     )
     server = HttpServer(
         service.app,

@@ -29,6 +29,8 @@ class Telling:
             self._metrics.passed(float(fields["seconds"]))
         elif event == "kept":
             self._metrics.kept(float(fields["seconds"]))
+        elif event == "dialled":
+            self._metrics.dialled(str(fields["result"]), float(fields["seconds"]))
         if event not in OFTEN:
             log_event(logger, event, **fields)
 

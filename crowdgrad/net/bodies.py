@@ -25,6 +25,7 @@ from crowdgrad.domain.matching import (
     Visibility,
     Wants,
 )
+from crowdgrad.domain.routes import MAX_ROUTE, MAX_ROUTES
 from crowdgrad.domain.work import VolunteerId
 from crowdgrad.errors import MessageError
 
@@ -42,6 +43,10 @@ Position = Annotated[int, Meta(ge=0, le=1 << 31)]
 Text = Annotated[str, Meta(max_length=1000)]
 Avoid = Annotated[tuple[Id, ...], Meta(max_length=16)]
 Cause = Annotated[str, Meta(min_length=1, max_length=120)]
+Route = Annotated[str, Meta(min_length=3, max_length=MAX_ROUTE)]
+"""A way to somebody (`domain.routes`)."""
+Routes = Annotated[tuple[Route, ...], Meta(max_length=MAX_ROUTES)]
+"""The best first."""
 
 
 class Body(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -93,7 +98,7 @@ class RequirementsBody(Body, frozen=True):
 
 
 class OfferBody(Body, frozen=True):
-    """A job as its host describes it; the address is shown to members only."""
+    """A job as its host describes it; the ways to the host are shown to members only."""
 
     id: Id
     title: Annotated[str, Meta(min_length=1, max_length=120)]
@@ -109,6 +114,10 @@ class OfferBody(Body, frozen=True):
     visibility: Visibility = "public"
     invited: Annotated[tuple[Id, ...], Meta(max_length=256)] = ()
     """Ids of the volunteers that may help, where only a group may; told to nobody."""
+    public: Annotated[str, Meta(pattern="^([0-9a-f]{64})?$")] = ""
+    """The host's whole public key, whose fingerprint is `key`."""
+    routes: Routes = ()
+    """Ways to the host, the best first; none: `address`."""
 
     @classmethod
     def of(cls, offer: Offer, *, private: bool = True) -> OfferBody:
@@ -165,6 +174,7 @@ class MachineBody(Body, frozen=True):
     upload_mbps: Amount = 0.0
     most_download_mb: Count = 0
     hours: HoursBody | None = None
+    reachable: bool = False
 
     @classmethod
     def of(cls, machine: Machine) -> MachineBody:

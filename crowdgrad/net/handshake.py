@@ -1,7 +1,8 @@
 """The first words on a connection: versions, what to update when they do not fit, and who hosts.
 
-The host proves its key to the volunteer here; the volunteer proves its own when it joins. That says
-who sits at the other end, not that nobody reads along in between.
+The host proves its key to the volunteer here; the volunteer proves its own when it joins. Both sign
+for this connection (`Connection.binding`): whoever stands in between and passes words on, with a
+certificate of its own, passes on proofs that do not hold.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ import msgspec
 
 from crowdgrad.errors import ConnectionLost, PeerError, VersionMismatch
 from crowdgrad.net.framing import UPDATE_ADVICE
-from crowdgrad.net.identity import Identity, verify_host
+from crowdgrad.net.identity import Identity, fits, id_of, verify_host
 from crowdgrad.net.messages import PROTOCOL, Hello, Message, Welcome, expect, problem
 from crowdgrad.net.transport.base import Connection
+from crowdgrad.net.transport.tls import impostor
 
 HANDSHAKE_S = 10.0
 
@@ -31,17 +33,25 @@ def compatible(ours: tuple[int, int], theirs: tuple[int, int]) -> tuple[bool, st
     )
 
 
-async def greet(connection: Connection, software: str, challenge: bytes) -> tuple[Welcome, str]:
+async def greet(
+    connection: Connection, software: str, challenge: bytes, pin: str = ""
+) -> tuple[Welcome, str]:
     """The dialler's half, and the fingerprint of the key the listener has proven, or "".
 
-    `challenge`: random, never used before. Raises PeerError, also for a proof that is none.
+    `challenge`: random, never used before. `pin`: of the key it must prove, also where nothing is
+    encrypted. Raises PeerError, also for a proof that is none.
     """
     await connection.send(Hello(protocol=PROTOCOL, software=software, challenge=challenge))
     welcome = expect(await hear(connection), Welcome)
     _require(welcome.protocol)
-    if not welcome.key:
-        return welcome, ""
-    return welcome, verify_host(welcome.key, challenge, welcome.challenge, welcome.signature)
+    proven = welcome.key or connection.binding  # its certificate has proven that
+    if pin and not fits(pin, proven):
+        raise impostor(pin, proven)
+    if welcome.key:
+        verify_host(
+            welcome.key, challenge, welcome.challenge, welcome.signature, connection.binding
+        )
+    return welcome, id_of(proven) if proven else ""
 
 
 async def answer(
@@ -57,7 +67,7 @@ async def answer(
     _require(hello.protocol)
     welcome = Welcome(protocol=PROTOCOL, software=software, challenge=challenge, name=name)
     if key is not None and hello.challenge:
-        signature = key.sign_as_host(hello.challenge, challenge)
+        signature = key.sign_as_host(hello.challenge, challenge, connection.binding)
         welcome = msgspec.structs.replace(welcome, key=key.public, signature=signature)
     await connection.send(welcome)
     return hello

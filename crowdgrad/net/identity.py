@@ -14,15 +14,17 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from cryptography import x509
 from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from crowdgrad.domain.work import VolunteerId
-from crowdgrad.errors import SettingError, TurnedAway
+from crowdgrad.errors import Impostor, SettingError, TurnedAway
 from crowdgrad.net import phrase
 
-_CONTEXT = b"crowdgrad join 1\0"
-_HOST_CONTEXT = b"crowdgrad host 1\0"
+_CONTEXT = b"crowdgrad join 2\0"
+_HOST_CONTEXT = b"crowdgrad host 2\0"
 _SEED_CONTEXT = b"crowdgrad seed 1"
 
 
@@ -43,9 +45,9 @@ class Identity:
         """The whole key as 24 words: whoever has them is us."""
         return phrase.of_key(self._key.private_bytes_raw())
 
-    def sign(self, challenge: bytes) -> bytes:
-        """As a volunteer that joins."""
-        return self._key.sign(_CONTEXT + challenge)
+    def sign(self, challenge: bytes, binding: bytes = b"") -> bytes:
+        """As a volunteer that joins, over a connection bound to that key (`Connection.binding`)."""
+        return self._key.sign(_CONTEXT + challenge + binding)
 
     def sign_text(self, text: bytes) -> bytes:
         """`text` begins with what it is signed for."""
@@ -55,9 +57,21 @@ class Identity:
         """A secret that only we can make, the same each time."""
         return _digest(self._key.private_bytes_raw(), purpose.encode())
 
-    def sign_as_host(self, theirs: bytes, ours: bytes) -> bytes:
-        """Over the dialler's challenge and our own: fresh for both, and of this handshake only."""
-        return self._key.sign(_HOST_CONTEXT + theirs + ours)
+    def pem(self) -> bytes:
+        """The private key, as a TLS library wants it."""
+        return self._key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+
+    def sign_certificate(self, builder: x509.CertificateBuilder) -> x509.Certificate:
+        return builder.sign(self._key, None)
+
+    def sign_as_host(self, theirs: bytes, ours: bytes, binding: bytes = b"") -> bytes:
+        """Over the dialler's challenge and our own: fresh for both, and of this handshake and this
+        connection only."""
+        return self._key.sign(_HOST_CONTEXT + theirs + ours + binding)
 
 
 def new_seed() -> bytes:
@@ -177,21 +191,41 @@ def _keep_old(file: Path) -> None:
         return
 
 
+PIN_DIGITS = 16
+"""Of the shortest pin: what rosters carry and screens show."""
+
+
+def digest_of(public: bytes) -> str:
+    """The whole fingerprint of a key: 64 hexadecimal digits."""
+    return hashlib.sha256(public).hexdigest()
+
+
 def id_of(public: bytes) -> VolunteerId:
-    return VolunteerId(hashlib.sha256(public).hexdigest()[:16])
+    return VolunteerId(digest_of(public)[:PIN_DIGITS])
 
 
-def verify(public: bytes, challenge: bytes, signature: bytes) -> VolunteerId:
-    """The id of whoever signed the challenge. Raises TurnedAway."""
-    if not signed_by(public, _CONTEXT + challenge, signature):
-        raise TurnedAway("The challenge was not signed with that key.")
+def fits(pin: str, public: bytes) -> bool:
+    """Whether a key is the one pinned: a pin is how its fingerprint begins, 16 digits or more."""
+    return len(pin) >= PIN_DIGITS and digest_of(public).startswith(pin)
+
+
+def verify(public: bytes, challenge: bytes, signature: bytes, binding: bytes = b"") -> VolunteerId:
+    """The id of whoever signed the challenge, for this connection. Raises TurnedAway."""
+    if not signed_by(public, _CONTEXT + challenge + binding, signature):
+        raise TurnedAway("The challenge was not signed with that key, for this connection.")
     return id_of(public)
 
 
-def verify_host(public: bytes, ours: bytes, theirs: bytes, signature: bytes) -> str:
-    """The fingerprint of the host that signed both challenges. Raises TurnedAway."""
-    if not signed_by(public, _HOST_CONTEXT + ours + theirs, signature):
-        raise TurnedAway(
+def verify_host(
+    public: bytes, ours: bytes, theirs: bytes, signature: bytes, binding: bytes = b""
+) -> str:
+    """The fingerprint of the host that signed both challenges, for this connection.
+
+    Raises Impostor.
+    """
+    bound = not binding or binding == public
+    if not bound or not signed_by(public, _HOST_CONTEXT + ours + theirs + binding, signature):
+        raise Impostor(
             "The host names a key that it does not have.",
             advice="Somebody may stand between you and the host: ask whoever gave you the address.",
         )

@@ -38,6 +38,7 @@ from crowdgrad.errors import CrowdgradError, MessageError, one_line
 from crowdgrad.net import bodies, rooms, signing
 from crowdgrad.net.identity import Identity
 from crowdgrad.net.presence import HELLO_BYTES, Calls, Link, Wire
+from crowdgrad.net.reaching import is_relay
 
 TOLD_BYTES = 32 << 10
 """How much of a long roster a host tells when it publishes again."""
@@ -100,6 +101,8 @@ class HostPresence:
         """The job's page at the matchmaker, for people."""
         self.matchmaker_key = b""
         """Whose introductions to believe."""
+        self.relays: tuple[str, ...] = ()
+        """Who helps where nobody can dial us, as routes, in the order in which to try them."""
         self.roster = Roster(job=offer.id, members=())
         self.failure: CrowdgradError | None = None
         """Set when the matchmaker turned us away for good; the job goes on without it."""
@@ -138,6 +141,11 @@ class HostPresence:
     def set_state(self, state: JobState) -> None:
         self._state = state
         self.connection.say(rooms.StateChanged(state=state))
+
+    def move(self, address: str, routes: tuple[str, ...] = ()) -> None:
+        """Volunteers reach us there from now on; told to the members at once. Raises ValueError."""
+        self._offer = replace(self._offer, address=address, routes=routes)
+        self.connection.say(rooms.Moved(address=address, routes=routes))
 
     def credit(self, gifts: Mapping[VolunteerId, Gift]) -> None:
         """Tell what these volunteers have given by now, all of it; said again after a loss."""
@@ -190,6 +198,7 @@ class HostPresence:
         self.code = Code(welcome.code)
         self.link = welcome.link
         self.matchmaker_key = bytes.fromhex(welcome.key)
+        self.relays = _relays(welcome)
         self._say_gifts(self._gifts)
         if self._state not in OPEN_STATES:
             # It ended while the matchmaker was away; nobody else is to be sent here.
@@ -205,6 +214,11 @@ class HostPresence:
 
     def _turned_away(self, error: CrowdgradError) -> None:
         self.failure = error
+
+
+def _relays(welcome: rooms.Welcome) -> tuple[str, ...]:
+    """Those we know how to dial: a newer matchmaker may name others."""
+    return tuple(route for route in welcome.relays if is_relay(route))
 
 
 def _told_bytes(body: bodies.Body) -> int:
@@ -297,6 +311,8 @@ class VolunteerPresence:
         self.ended: JobState | None = None
         """How `match` ended, as far as the matchmaker knows."""
         self.failure: CrowdgradError | None = None
+        self.relays: tuple[str, ...] = ()
+        """Who helps where nobody can be dialled, as routes, in the order in which to try them."""
         self._volunteer = volunteer
         self._key = key
         self._machine = machine
@@ -318,7 +334,7 @@ class VolunteerPresence:
             decoder=rooms.to_volunteer,
             calls=Calls(
                 announcement=self._announcement,
-                accepted=lambda _: self._say_found(),
+                accepted=self._accepted,
                 receive=self._receive,
                 lost=self._say_lost,
                 busy=lambda why, wait_s: self._say_waiting(_busy(why, wait_s)),
@@ -383,6 +399,10 @@ class VolunteerPresence:
             working_for=working_for,
             asked=self._asked,
         )
+
+    def _accepted(self, welcome: rooms.Welcome) -> None:
+        self.relays = _relays(welcome)
+        self._say_found()
 
     def _say_free(self, wants: Wants, avoid: tuple[JobId, ...] = ()) -> None:
         self._asked += 1

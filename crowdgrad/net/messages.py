@@ -28,7 +28,7 @@ from crowdgrad.domain.work import (
 from crowdgrad.errors import CrowdgradError, MessageError, PeerError, one_line, tree
 from crowdgrad.net import introduction as introductions
 
-PROTOCOL = (2, 3)
+PROTOCOL = (3, 0)
 """Major and minor. Peers one minor apart work together; majors must agree."""
 MAX_BODY_BYTES = 1 << 20
 MAX_WORDS = 500
@@ -42,6 +42,8 @@ KEY_BYTES, SIGNATURE_BYTES = 32, 64
 MAX_NAME = 64
 PROOF_BYTES = 32
 """Of HMAC-SHA256."""
+TICKET_BYTES = 16
+"""Of a call that a relay passes on."""
 MAX_MEMORY_NUMBERS = 64
 MAX_LANES = 64
 
@@ -551,6 +553,24 @@ class Dismiss(Message, frozen=True):
         _check_admission(self.admission)
 
 
+# -- a relay and the host that is served by it ----------------------------------------------------
+
+
+class RelayKnock(Message, frozen=True):
+    """Relay: Somebody calls; dial me and answer with this ticket."""
+
+    kind = 36
+    ticket: bytes
+
+    def __post_init__(self) -> None:
+        if len(self.ticket) != TICKET_BYTES:
+            raise ValueError(f"a ticket has {TICKET_BYTES} bytes")
+
+    def __repr__(self) -> str:
+        """Without the ticket: whoever has it may answer in our place."""
+        return "RelayKnock()"
+
+
 def _check_volunteer(who: str) -> None:
     if not 0 < len(who) <= 64 or not who.isalnum():
         raise ValueError(f"volunteer id {who[:70]!r}")
@@ -582,7 +602,7 @@ MESSAGES: tuple[type[Message], ...] = (
     Hello, Welcome, Problem, Join, Admit, RosterChanged, Get, Blob, Exchange, Grant, Wait, GiveBack,
     Heartbeat, Leave, Finished, Fetch, Fresh, Enter, Entered, Push, Pulled, TakeCharge, InCharge,
     Equip, Equipped, Staged, Apply, Refuse, Merge, ApplyMerged, Save, Kept, GoBack, Shift,
-    Dismiss,
+    Dismiss, RelayKnock,
 )  # fmt: skip
 
 _ENCODER = msgspec.msgpack.Encoder()

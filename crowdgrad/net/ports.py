@@ -9,6 +9,8 @@ import socket
 from crowdgrad.errors import PortBusy, SettingError
 
 BACKLOG = 2048
+WILDCARDS = ("0.0.0.0", "::")  # noqa: S104
+"""To listen on all networks of this machine."""
 
 
 def bind(host: str, port: int, option: str = "--port") -> socket.socket:
@@ -27,6 +29,8 @@ def bind(host: str, port: int, option: str = "--port") -> socket.socket:
     listening = socket.socket(family, kind, proto)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if host == "::":  # and those who come by the older kind of address
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         listening.bind(where)
         listening.listen(BACKLOG)  # two sockets can be bound to one port; only one can listen
     except OSError as error:
@@ -48,6 +52,11 @@ def _explain(error: OSError, host: str, port: int, option: str) -> PortBusy | Se
     )
 
 
+def everywhere() -> str:
+    """To listen on all networks, by both kinds of addresses where this machine has both."""
+    return "::" if socket.has_dualstack_ipv6() else WILDCARDS[0]
+
+
 def spell(listening: socket.socket) -> str:
     host, port = listening.getsockname()[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -55,7 +64,7 @@ def spell(listening: socket.socket) -> str:
 
 def reachable(host: str) -> str:
     """The address to tell others when we listen on `host`: all networks have none of their own."""
-    if host not in ("0.0.0.0", "::"):  # noqa: S104
+    if host not in WILDCARDS:
         return host
     name = socket.gethostname()
     try:

@@ -133,6 +133,11 @@ class Link(Generic[T]):
         self._outbox.append(message)
         self._wake.set()
 
+    def come_anew(self) -> None:
+        """Leave this connection and open another, at once: from where we were nobody hears us."""
+        if self._socket is not None:
+            self._wire.abort(self._socket)
+
     async def close(self) -> None:
         """Send what is left, say good-bye; takes a second at most."""
         if self._task is not None:

@@ -15,8 +15,10 @@ from msgspec import Meta, Struct
 
 from crowdgrad.domain.job import JobId, JobState, Roster, Value
 from crowdgrad.domain.matching import Presence, Visibility
+from crowdgrad.domain.routes import MAX_ROUTE
 from crowdgrad.errors import MessageError
 from crowdgrad.net.bodies import (
+    Amount,
     Avoid,
     Body,
     Count,
@@ -31,6 +33,7 @@ from crowdgrad.net.bodies import (
     Position,
     PublicKey,
     RequirementsBody,
+    Routes,
     Signature,
     Text,
     VolunteerBody,
@@ -40,6 +43,8 @@ from crowdgrad.net.bodies import (
 
 MAX_REQUEST_BYTES = 64 << 10
 """What the matchmaker reads at once, as a body or a message."""
+MAX_REACHED = 4
+"""Addresses that somebody may ask about at once."""
 MAX_REPLY_BYTES = 1 << 20
 """What a client reads at once: a roster of a thousand members fits."""
 
@@ -171,6 +176,46 @@ class Health(Body, frozen=True):
     jobs: int
     volunteers: int
     waiting: int
+    now_ms: Milliseconds = 0
+    """The matchmaker's time; 0: one that does not tell it."""
+
+
+class RelayList(Body, frozen=True):
+    """Matchmaker: Whom nobody can dial, these relays will help; try them in this order."""
+
+    relays: Routes
+
+
+class Reach(Body, frozen=True):
+    """Anyone: Can you reach me there?"""
+
+    addresses: Annotated[
+        tuple[Annotated[str, Meta(min_length=2, max_length=MAX_ROUTE)], ...],
+        Meta(max_length=MAX_REACHED),
+    ] = ()
+    """`HOST:PORT`; without a host, or with `*` for one, the address the request comes from."""
+
+
+class Tried(Body, frozen=True):
+    """Matchmaker: There I have reached you, or not, for this reason."""
+
+    address: Annotated[str, Meta(max_length=MAX_ROUTE)]
+    """As it was asked for."""
+    reached: bool
+    """Whoever answers there has the key that signed the question."""
+    why: Text
+    """Why not; empty where it was reached."""
+    ms: Amount
+    """How long that took; 0 where nothing was dialled."""
+
+
+class Reachability(Body, frozen=True):
+    """Matchmaker: This is where your request comes from, and at which addresses I reach you."""
+
+    observed: Annotated[str, Meta(max_length=64)]
+    tried: Annotated[tuple[Tried, ...], Meta(max_length=MAX_REACHED)]
+    now_ms: Milliseconds = 0
+    """The matchmaker's time."""
 
 
 class Readiness(Body, frozen=True):
@@ -215,6 +260,8 @@ class Welcome(Said, frozen=True):
     """Of the job just published: what people type to find it."""
     link: Text = ""
     """… and what they click; its picture lies beside it, `qr.svg`."""
+    relays: Routes = ()
+    """Who helps those whom nobody can dial, in the order in which to try them."""
 
 
 class StillHere(Said, frozen=True):
@@ -257,6 +304,13 @@ class StateChanged(Said, frozen=True):
     """Host: My job is in this state now."""
 
     state: JobState
+
+
+class Moved(Said, frozen=True):
+    """Host: Volunteers reach me there now, by these ways, the best first."""
+
+    address: Annotated[str, Meta(min_length=3, max_length=262)]
+    routes: Routes = ()
 
 
 class Gave(Body, frozen=True):
@@ -331,7 +385,7 @@ class JobEnded(Said, frozen=True):
     state: JobState
 
 
-FROM_HOST = Hello | StillHere | StateChanged | Credited
+FROM_HOST = Hello | StillHere | StateChanged | Moved | Credited
 FROM_VOLUNTEER = Hello | StillHere | Free | Leaving | CreditSigned
 TO_HOST = Welcome | StillHere | Refused | RosterChanged
 TO_VOLUNTEER = (
@@ -347,6 +401,7 @@ TO_VOLUNTEER = (
 
 publish_body: msgspec.json.Decoder[Publish] = msgspec.json.Decoder(Publish)
 register_body: msgspec.json.Decoder[Register] = msgspec.json.Decoder(Register)
+reach_body: msgspec.json.Decoder[Reach] = msgspec.json.Decoder(Reach)
 from_host: msgspec.json.Decoder[FROM_HOST] = msgspec.json.Decoder(FROM_HOST)
 from_volunteer: msgspec.json.Decoder[FROM_VOLUNTEER] = msgspec.json.Decoder(FROM_VOLUNTEER)
 to_host: msgspec.json.Decoder[TO_HOST] = msgspec.json.Decoder(TO_HOST)

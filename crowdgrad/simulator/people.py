@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from crowdgrad.domain.job import Volunteer
+from crowdgrad.domain.routes import Whereabouts, at
 from crowdgrad.domain.work import Unit, Update, Version
 from crowdgrad.errors import CrowdgradError, PeerError, Unreachable
 from crowdgrad.net.identity import Identity, guest
@@ -100,8 +101,9 @@ class Person(ABC):
     async def live(self) -> None:
         """Until it dies."""
 
-    async def connect(self, host: str, port: int) -> Any:
-        return await self.world.network.connect(self.node, host, port)
+    async def connect(self, where: Whereabouts) -> Any:
+        route = where.routes[0]
+        return await self.world.network.connect(self.node, route.host, route.port)
 
 
 class Helper(Person):
@@ -143,10 +145,13 @@ class Helper(Person):
                 if self._matched:
                     await self._as_matched(agent)
                 else:
-                    await agent.work_for(*world.host_at(), moved=world.host_at)
+                    await agent.work_for(self._host(), moved=self._host)
             except CrowdgradError as error:
                 world.story.tell(f"{self.name}: {error.message}")
             await asyncio.sleep(self.dice.uniform(0.5, 3.0))
+
+    def _host(self) -> Whereabouts:
+        return at(*self.world.host_at())
 
     async def _as_matched(self, agent: Agent) -> None:
         """As `volunteer.serve` does it."""
@@ -161,13 +166,13 @@ class Helper(Person):
         )
         presence = match.presence
 
-        def where() -> tuple[str, int]:
+        def where() -> Whereabouts:
             assert presence.match is not None
             host, _, port = presence.match.listing.offer.address.rpartition(":")
-            return host, int(port)
+            return at(host, int(port))
 
         async def pay(match: Match) -> Outcome:
-            return await agent.work_for(*where(), moved=where)
+            return await agent.work_for(where(), moved=where)
 
         def tell(event: Event) -> None:
             self.world.story.tell(f"{self.name}: {event.text}")
@@ -201,7 +206,7 @@ class Scripted(Person):
                 await asyncio.sleep(self.dice.uniform(0.1, 3.0))
 
     async def _one_connection(self) -> None:
-        connection = await self.connect(*self.world.host_at())
+        connection = await self.connect(at(*self.world.host_at()))
         talk = Conversation(connection)
         tasks: list[asyncio.Task[Any]] = []
         try:

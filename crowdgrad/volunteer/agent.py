@@ -15,9 +15,10 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from crowdgrad.domain.job import Job, Volunteer
+from crowdgrad.domain.routes import Whereabouts
 from crowdgrad.domain.work import Unit, Update
 from crowdgrad.errors import (
     ChildDied,
@@ -60,6 +61,8 @@ from crowdgrad.volunteer.workshop import Workshop
 OpenShop = Callable[..., Awaitable[Workshop]]
 """As `Workshop.open`; the simulator's has no trainer."""
 MAX_WAIT_S = 5.0
+RETRY_CAP_S = 5.0
+"""A host that answers again is heard of within so many seconds."""
 LASTING_S = 10.0
 PARTING_S = 1.0
 """How long the host's last word may take when a server has gone."""
@@ -177,34 +180,34 @@ class Agent:
 
     async def work_for(
         self,
-        host: str,
-        port: int,
+        where: Whereabouts,
         *,
-        moved: Callable[[], tuple[str, int]] | None = None,
+        moved: Callable[[], Whereabouts] | None = None,
         introduction: Callable[[], str] = lambda: "",
     ) -> Outcome:
         """Work until the job ends, we leave, or the host stays away. Raises CrowdgradError.
 
         `moved`: where the host is by now, asked before every attempt: it may have been started
-        again elsewhere. `introduction`: the matchmaker's word that it sent us, as of now.
+        again elsewhere. Whoever has let us in once must prove the same key from then on.
+        `introduction`: the matchmaker's word that it sent us, as of now.
         """
         self._introduction = introduction
         if not self._left:
             self._leaving.clear()
         self._why_leaving, self._title = "stopped", ""
         attempt, last_contact, joined = 0, self._clock(), False
-        self._address = f"{host}:{port}"
         self.samples = self.accepted = self.refused = 0
         self._failures = self._late = 0  # another job's are not this one's
         try:
             while True:
                 began = self._clock()
                 if moved is not None:
-                    host, port = moved()
-                    self._address = f"{host}:{port}"
+                    where = moved()
+                self._address = str(where)
                 try:
-                    conversation, admit = await self._join(host, port)
+                    conversation, admit = await self._join(where)
                     joined, last_contact = True, self._clock()
+                    where = replace(where, key=where.key or conversation.host_key)
                     return await self._stay(conversation, admit)
                 except (NotDialled, TurnedAway, VersionMismatch):
                     raise
@@ -219,7 +222,7 @@ class Agent:
                     if left_s <= 0:
                         away = f"the host has been away for {now - last_contact:.0f} s"
                         return self._outcome(away, left=False)
-                    pause = min(delay_s(attempt, self._random01()), left_s)
+                    pause = min(delay_s(attempt, self._random01(), cap_s=RETRY_CAP_S), left_s)
                     attempt += 1
                     self._say("trouble", f"{error.message} Trying again in {pause:.1f} s.")
                     if await self._left_within(pause):
@@ -230,13 +233,14 @@ class Agent:
                 await self._workshop.close()
                 self._workshop = None
 
-    async def _join(self, host: str, port: int) -> tuple[Conversation, Admit]:
-        connection = await self._connect(host, port)
+    async def _join(self, where: Whereabouts) -> tuple[Conversation, Admit]:
+        connection = await self._connect(where)
         conversation = Conversation(connection)
         try:
             admit = await conversation.join(
                 self.volunteer,
                 self._identity,
+                pin=where.key,
                 token=self._token,
                 introduction=self._introduction(),
             )

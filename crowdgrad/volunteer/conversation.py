@@ -99,19 +99,26 @@ class Conversation:
         connection.set_sink(self._sink)
 
     async def join(
-        self, volunteer: Volunteer, identity: Identity, *, token: str = "", introduction: str = ""
+        self,
+        volunteer: Volunteer,
+        identity: Identity,
+        *,
+        pin: str = "",
+        token: str = "",
+        introduction: str = "",
     ) -> Admit:
-        """Raises PeerError, TurnedAway where the host does not want us."""
+        """`pin`: of the key the host must prove. Raises PeerError, TurnedAway where the host does
+        not want us."""
         challenge = secrets.token_bytes(CHALLENGE_BYTES)
         welcome, self.host_key = await handshake.greet(
-            self.connection, volunteer.software, challenge
+            self.connection, volunteer.software, challenge, pin
         )
         self.host_name = welcome.name
         await self.connection.send(
             Join(
                 volunteer=volunteer,
                 key=identity.public,
-                signature=identity.sign(welcome.challenge),
+                signature=identity.sign(welcome.challenge, self.connection.binding),
                 token=token,
                 introduction=introduction,
             )

@@ -18,6 +18,7 @@ from crowdgrad.domain.job import ServerPlace
 from crowdgrad.domain.program import ProgramSpec
 from crowdgrad.domain.work import CodecName, wire_place
 from crowdgrad.errors import MessageError, NotDialled
+from crowdgrad.net.transport.base import RELAYED
 
 ANYWHERE = ("0.0.0.0", "::")  # noqa: S104 - nobody listens there
 """Where a server is that runs on the host's own machine."""
@@ -35,6 +36,8 @@ class Part:
     port: int
     token: str = field(repr=False)
     admission: int = 0
+    key: str = ""
+    """A pin of the server's key."""
     state: slice
     update: slice
 
@@ -76,6 +79,7 @@ def _part(place: ServerPlace, size: int, codec: CodecName, host: str) -> Part:
         port=int(port),
         token=place.token,
         admission=place.admission,
+        key=place.key,
         state=slice(start, wire_place(codec, size, place.stop)),
         update=slice(start, wire_place(codec, size, place.update_stop)),
     )
@@ -102,8 +106,8 @@ def check_neighbourhood(server: str, *, host: str) -> None:
 
 
 def machine_of(address: str) -> str:
-    """host:port without the port."""
-    return address.rpartition(":")[0].strip("[]")
+    """host:port without the port; of somebody behind a relay the relay's."""
+    return address.removeprefix(RELAYED).rpartition(":")[0].strip("[]")
 
 
 def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

@@ -55,6 +55,7 @@ def machine(
         upload_mbps=settings.upload_mbps,
         most_download_mb=settings.most_download_mb,
         hours=hours(settings.hours, utc_offset_s(wall())),
+        reachable=bool(measured.reachable),
     )
 
 

@@ -7,31 +7,46 @@ written to the journal.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 
-from crowdgrad.domain.matching import ANYONE, Wants
-from crowdgrad.errors import CrowdgradError, SettingError, TargetError
-from crowdgrad.net import identity, web
+from crowdgrad.domain.codes import LocalCode
+from crowdgrad.domain.matching import ANYONE, Machine, Wants
+from crowdgrad.domain.routes import Whereabouts, route_of
+from crowdgrad.errors import (
+    CrowdgradError,
+    Impostor,
+    NoNeighbours,
+    SettingError,
+    TargetError,
+    Unreachable,
+)
+from crowdgrad.net import identity, lan, web
+from crowdgrad.net.dialling import Dialler
 from crowdgrad.net.matchmaker import Match, VolunteerPresence, wait_for_job
-from crowdgrad.net.transport import tcp
+from crowdgrad.net.nearby import Nearby
 from crowdgrad.replication.store import ChunkStore
 from crowdgrad.settings import Settings
-from crowdgrad.volunteer import speed, tally, target, wishes
+from crowdgrad.volunteer import neighbours, reachable, speed, tally, target, wishes
 from crowdgrad.volunteer.agent import Agent, Outcome
 from crowdgrad.volunteer.consent import Ask, Owner
 from crowdgrad.volunteer.countersigning import Countersigning
 from crowdgrad.volunteer.events import Event, Watch
 from crowdgrad.volunteer.hosts import KnownHosts, Refusals, fingerprint, fingerprints
 from crowdgrad.volunteer.journal import Journal
-from crowdgrad.volunteer.matched import ended, one_after_another
+from crowdgrad.volunteer.matched import OF_ONE_JOB, ended, one_after_another
 from crowdgrad.volunteer.probe import describe, machine, utc_offset_s
 from crowdgrad.volunteer.resting import FAREWELL, OVER, Resting, in_own_time
 from crowdgrad.volunteer.talk import Trusted
 from crowdgrad.volunteer.visits import Visits
 
+NOBODY_YET = (
+    "No host is on the local network and no matchmaker answers: waiting for one to appear here. "
+    "Name a matchmaker with --matchmaker URL."
+)
 POLITE_S = 1.0
 """How long saying goodbye may take."""
 
@@ -85,7 +100,7 @@ async def work(
         identity=key,
         volunteer=describe(key, settings.name, own_model=options.trusted is not None),
         chunks=ChunkStore(settings.home / "chunks", settings.cache_mb << 20),
-        connect=tcp.connect,
+        connect=Dialler(key=key, always=settings.encrypt == "always"),
         watch=watch,
         random01=random.random,
         reconnect_s=settings.reconnect_s,
@@ -99,19 +114,25 @@ async def work(
         all_walls=settings.walls == "all",
         memory_bytes=settings.memory_mb * 1_000_000 or None,
     )
-    if goal.address is not None:
-        jobs = visits.pay(agent, goal.address)
+    if goal.routes:
+        where = Whereabouts(routes=goal.routes, key=goal.key, job=goal.job or "")
+        jobs = visits.pay(agent, where)
+    elif goal.local_code:
+        jobs = _with_code(agent, visits, LocalCode(goal.local_code), watch)
     else:
         searching = Searching(
             url=goal.matchmaker or settings.matchmaker,
             key=key,
             linked=bool(goal.matchmaker),
+            pin=goal.key,
             wants=wants,
             options=options,
             settings=settings,
         )
         signing = Countersigning(counted, journal.write, watch)
         jobs = matched_jobs(agent, visits, searching, signing, watch)
+        if settings.lan and options.target is None:
+            jobs = _nearby_first(agent, visits, searching, watch, jobs)
     me = agent.volunteer
     journal.write("start", f"{me.software} lends this machine as {me.name} (key {me.id}).")
     try:
@@ -122,7 +143,7 @@ async def work(
 
 def wanted(goal: target.Target, options: Options, settings: Settings) -> Wants:
     """What to ask a matchmaker for. Raises TargetError or SettingError."""
-    if goal.address is not None:
+    if goal.routes or goal.local_code:
         if options.causes or options.hosts:
             raise TargetError(
                 f"{options.target} is an address: no matchmaker is asked for a job.",
@@ -140,6 +161,61 @@ def wanted(goal: target.Target, options: Options, settings: Settings) -> Wants:
         hosts=map(fingerprint, options.hosts),
         trusted=trusted,
     )
+
+
+async def _with_code(agent: Agent, visits: Visits, code: LocalCode, watch: Watch) -> None:
+    """Work for the host on this network whose key makes that code."""
+    watch(Event(kind="state", text=f"Looking for {code} on the local network."))
+    async with lan.Watcher(tell=_no_network(watch)) as watcher:
+        has_it = neighbours.has_code(code)
+        found = await neighbours.one(watcher, has_it, neighbours.LOOK_S)
+        if found is None:
+            watch(Event(kind="trouble", text=neighbours.not_here(code, watcher.nearby)))
+            found = await neighbours.one(watcher, has_it)
+    assert found is not None
+    await visits.pay(agent, neighbours.where(found))
+
+
+async def _nearby_first(
+    agent: Agent,
+    visits: Visits,
+    searching: Searching,
+    watch: Watch,
+    matched: Coroutine[None, None, None],
+) -> None:
+    """Those on the local network, one after the other; then whoever the matchmaker finds.
+
+    Where nobody has chosen a matchmaker and the usual one does not answer, the network is listened
+    to for as long as it takes.
+    """
+    wanted = neighbours.suits(searching.wants)
+
+    async def visit(found: Nearby) -> bool:
+        watch(Event(kind="state", text=f"“{found.title}” is on the local network."))
+        try:
+            await visits.pay(agent, neighbours.where(found))
+        except OF_ONE_JOB as error:
+            watch(Event(kind="trouble", text=f"{error} Looking for another job."))
+            return True
+        return not (searching.options.once or visits.outcomes[-1].left)
+
+    with contextlib.closing(matched):
+        async with lan.Watcher(tell=_no_network(watch)) as watcher:
+            round_ = neighbours.Round(watcher, wanted, visit)
+            if not await round_.go(neighbours.LOOK_S):
+                return
+            try:
+                await matched
+                return
+            except Unreachable:
+                if searching.chosen:
+                    raise
+            watch(Event(kind="state", text=NOBODY_YET))
+            await round_.go(None)
+
+
+def _no_network(watch: Watch) -> Callable[[NoNeighbours], None]:
+    return lambda error: watch(Event(kind="trouble", text=str(error)))
 
 
 def _owner(options: Options, settings: Settings, ask: Ask | None) -> Owner:
@@ -164,13 +240,20 @@ class Searching:
     settings: Settings
     linked: bool = False
     """A link said where."""
+    pin: str = ""
+    """… and how the fingerprint of the host's key begins."""
+
+    @property
+    def chosen(self) -> bool:
+        """Whether somebody has said which matchmaker to ask."""
+        return self.linked or self.url != Settings().matchmaker
 
     @property
     def advice(self) -> str:
         """For somebody to whom nobody answers there."""
         if self.linked:
             return "Check the link, or ask whoever gave it to you."
-        return web.DEFAULT_ADVICE if self.url == Settings().matchmaker else web.CHOSEN_ADVICE
+        return web.CHOSEN_ADVICE if self.chosen else web.DEFAULT_ADVICE
 
     @property
     def uses_gpu(self) -> bool:
@@ -182,10 +265,31 @@ async def matched_jobs(
     agent: Agent, visits: Visits, searching: Searching, signing: Countersigning, watch: Watch
 ) -> None:
     """One job after the other, as the matchmaker finds them; a named one, and that is all."""
-    wants = searching.wants
     offers = await asyncio.to_thread(machine, searching.settings, with_gpu=searching.uses_gpu)
     resting = Resting(offers.hours, time.time)
     jobs = _Matched(agent, visits, searching, signing, watch, resting)
+    async with contextlib.AsyncExitStack() as stack:
+        if not web.is_loopback(web.normalise(searching.url)):
+            looking = asyncio.create_task(_look_whether_reachable(searching, watch))
+            stack.callback(looking.cancel)
+        await _one_match_after_another(agent, searching, signing, watch, jobs, offers)
+
+
+async def _look_whether_reachable(searching: Searching, watch: Watch) -> None:
+    found = await reachable.look(searching.url, searching.key, searching.settings.home)
+    if found:
+        watch(Event(kind="note", text=found))
+
+
+async def _one_match_after_another(
+    agent: Agent,
+    searching: Searching,
+    signing: Countersigning,
+    watch: Watch,
+    jobs: _Matched,
+    offers: Machine,
+) -> None:
+    wants = searching.wants
     with web.advising(searching.advice):
         match = await wait_for_job(
             searching.url,
@@ -237,15 +341,15 @@ class _Matched:
             self._watch(Event(kind="trouble", text=f"{told} The job at hand goes on.", stays=True))
 
     async def pay(self, match: Match) -> Outcome:
-        now = _Now(match.presence)
+        now = _Now(match.presence, self._searching.pin)
         self._signing.begin(match.listing.id)
         try:
             async with self._resting.guard(lambda: self._agent.rest(OVER)):
                 await self._visits.pay(
                     self._agent,
-                    now.address(),
+                    now.whereabouts(),
                     match.listing,
-                    moved=now.address,
+                    moved=now.whereabouts,
                     introduction=now.introduction,
                 )
             outcome = self._visits.outcomes[-1]
@@ -275,14 +379,25 @@ class _Matched:
 class _Now:
     """The host we were matched with, as of now: it may have been started again elsewhere."""
 
-    def __init__(self, presence: VolunteerPresence) -> None:
+    def __init__(self, presence: VolunteerPresence, pin: str) -> None:
+        """`pin`: what a link said of the host's key, whatever the matchmaker says."""
         self._presence = presence
+        self._pin = pin
 
-    def address(self) -> tuple[str, int]:
+    def whereabouts(self) -> Whereabouts:
+        """Raises Impostor where link and matchmaker speak of different hosts."""
         assert self._presence.match is not None
-        address = target.address_of(self._presence.match.listing.offer.address)
-        assert address is not None
-        return address
+        offer = self._presence.match.listing.offer
+        pin = identity.digest_of(bytes.fromhex(offer.public)) if offer.public else offer.key
+        if not pin.startswith(self._pin) and not self._pin.startswith(pin):
+            raise Impostor(
+                f"The link is of the host with the key {self._pin[:16]}; the matchmaker sends us "
+                f"to {pin[:16]}.",
+                advice="The link was altered, or belongs to another job: ask the host for a new "
+                "one.",
+            )
+        routes = tuple(map(route_of, offer.routes or (offer.address,)))
+        return Whereabouts(routes=routes, key=max(pin, self._pin, key=len), job=offer.id)
 
     def introduction(self) -> str:
         assert self._presence.match is not None

@@ -23,6 +23,7 @@ import msgspec
 
 from crowdgrad.domain.data import ChunkHash
 from crowdgrad.domain.job import Volunteer
+from crowdgrad.domain.routes import Whereabouts, at
 from crowdgrad.domain.work import UnitId, Update, Version
 from crowdgrad.errors import (
     ConnectionLost,
@@ -55,7 +56,7 @@ from crowdgrad.volunteer.parts import Part, check_neighbourhood, machine_of
 from crowdgrad.volunteer.questions import Questions
 
 A = TypeVar("A")
-Connect = Callable[[str, int], Awaitable[Connection]]
+Connect = Callable[[Whereabouts], Awaitable[Connection]]
 Resolve = Callable[[str], Awaitable[Sequence[str]]]
 """The addresses of a name. Raises Unreachable."""
 Bases = tuple[Version | None, ...]
@@ -77,7 +78,7 @@ class Link:
     async def enter(self, volunteer: Volunteer) -> None:
         """Raises PeerError. Who does not speak as we do hears nothing of the host's choosing."""
         challenge = secrets.token_bytes(CHALLENGE_BYTES)
-        await handshake.greet(self.connection, volunteer.software, challenge)
+        await handshake.greet(self.connection, volunteer.software, challenge, self.part.key)
         token, admission = self.part.token, self.part.admission
         await self.connection.send(Enter(volunteer=volunteer.id, token=token, admission=admission))
         expect(await handshake.hear(self.connection), Entered)
@@ -315,8 +316,8 @@ async def _reach(part: Part, connect: Connect, resolve: Resolve, host: str) -> C
         check_neighbourhood(address, host=host)
     for address in found[:-1]:
         with contextlib.suppress(Unreachable):
-            return await connect(address, part.port)
-    return await connect(found[-1], part.port)
+            return await connect(at(address, part.port, part.key))
+    return await connect(at(found[-1], part.port, part.key))
 
 
 async def _enter(

@@ -1,4 +1,4 @@
-"""How fast this machine computes and is reached, measured now and then and remembered for a day.
+"""How fast this machine computes and how it is reached, measured and remembered for a day.
 
 Matchmakers share out machines by their speed, so it is measured the way a trainer works: float32,
 on one thread. How fast data comes in is known once a job's data has come.
@@ -38,6 +38,8 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     gflops: float = 0.0
     download_mbps: float = 0.0
     """The most that was seen; 0: no data has come yet."""
+    reachable: bool | None = None
+    """Whether others could dial it; None: nobody has tried."""
 
     def __post_init__(self) -> None:
         if not all(0 <= number < 1e12 for number in (self.at, self.gflops, self.download_mbps)):
@@ -64,6 +66,13 @@ def note_download(home: Path, now: float, received_bytes: int, seconds: float) -
     mbps = 8 * received_bytes / seconds / 1e6
     if found is not None and found.download_mbps < mbps < 1e12:
         _remember(home, msgspec.structs.replace(found, download_mbps=round(mbps, 3)))
+
+
+def note_reachable(home: Path, now: float, reachable: bool) -> None:
+    """A matchmaker has tried to dial us."""
+    found = recall(home, now)
+    if found is not None:
+        _remember(home, msgspec.structs.replace(found, reachable=reachable))
 
 
 def recall(home: Path, now: float) -> Measured | None:

@@ -1,42 +1,72 @@
-"""What a person names to be helped: a host's address, a job's code or id, or the job's link."""
+"""What a person names to be helped: a code, a link, an address, or a job's id.
+
+    K7Q-2MP                              a matchmaker's code; it vouches for the host's key
+    K7Q2-MPX4-9RTM                       a host's own code; it is looked for on the local network
+    https://…/j/K7Q-2MP#PIN, crowdgrad://…#PIN      links (`net.links`)
+    192.0.2.7:8701, [2001:db8::7]:8701   an address; with #PIN only the host with that key
+    relay:relay.example.org:8702#PIN     the host with that key, through a relay
+
+As people paste things, spaces, quotes and brackets around it and a full stop behind are forgiven.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+from typing import NoReturn
 
+from crowdgrad.domain.codes import as_local_code
 from crowdgrad.domain.matching import as_code
+from crowdgrad.domain.routes import Route, route_of
 from crowdgrad.errors import TargetError, one_line
+from crowdgrad.net import links
 
-PAGE = "/j/"
-"""What stands before the code in the address of a job's page."""
+_OPENING, _CLOSING = "<(\"'«“‘„", ">)\"'»”’.,;!?"
+_PIN = re.compile(r"[0-9a-f]{16,64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    address: tuple[str, int] | None = None
-    """Where the host is; None: the matchmaker is asked."""
+    routes: tuple[Route, ...] = ()
+    """Ways to the host, best first; none: the matchmaker, or the local network, is asked."""
+    key: str = ""
+    """A pin: how the fingerprint of the host's key begins; empty: none was given."""
     job: str | None = None
     """The only job to work for, by code or id; None: whoever needs help."""
     matchmaker: str = ""
     """The one that the link named; empty: it named none."""
+    local_code: str = ""
+    """Of the host to look for on the local network; empty: none is looked for."""
+
+    @property
+    def address(self) -> tuple[str, int] | None:
+        """Where the host listens, if that was said."""
+        direct = (r for r in self.routes if r.kind == "direct")
+        return next(((r.host, r.port) for r in direct), None)
 
 
 def read(text: str | None) -> Target:
-    """Raises TargetError for what is none of them."""
+    """Raises TargetError for what is none of them, with the reason."""
     if text is None:
         return Target()
-    if "://" in text:
-        return _link(text)
-    address = address_of(text)
-    if address is not None:
-        return Target(address=address)
-    if as_code(text) is None and not text.replace("-", "").isalnum():
+    meant = _as_pasted(text)
+    if "://" in meant and not meant.startswith("relay:"):
+        link = links.read(meant)
+        return Target(routes=link.routes, key=link.key, job=link.job, matchmaker=link.matchmaker)
+    if ":" in meant:
+        return _address(meant)
+    try:
+        own = as_local_code(meant)
+    except ValueError as error:
         raise TargetError(
-            f"{text!r} is neither an address nor a job's code.",
-            advice="Write HOST:PORT, or the code or link the host shows, e.g. K7Q-2MP.",
-        )
-    return Target(job=text)
+            f"The code {one_line(meant)[:40]} cannot be right: {error}.",
+            advice="Compare it with what the host shows.",
+        ) from None
+    if own is not None:
+        return Target(local_code=own)
+    if as_code(meant) is None and not meant.replace("-", "").isalnum():
+        _refuse(meant, "is neither an address nor a job's code")
+    return Target(job=meant)
 
 
 def address_of(text: str) -> tuple[str, int] | None:
@@ -51,19 +81,30 @@ def address_of(text: str) -> tuple[str, int] | None:
     return host.strip("[]"), int(port)
 
 
-def _link(text: str) -> Target:
-    """`https://match.example.org/j/K7Q-2MP`: the matchmaker and the job's code."""
+def _as_pasted(text: str) -> str:
+    unseen = "".join({c for c in text if c.isspace() or not c.isprintable()})
+    return text.strip(unseen).lstrip(_OPENING + unseen).rstrip(_CLOSING + unseen)
+
+
+def _address(text: str) -> Target:
+    where, hashed, pin = text.partition("#")
     try:
-        parts = urlsplit(text)
-        known = parts.scheme in ("http", "https") and bool(parts.hostname)
+        route = route_of(where)
     except ValueError:
-        known = False
-    if known:
-        before, page, name = parts.path.rstrip("/").rpartition(PAGE)
-        code = as_code(name)
-        if page and code is not None:
-            return Target(job=code, matchmaker=f"{parts.scheme}://{parts.netloc}{before}")
+        _refuse(text, "is not an address")
+    key = pin.lower()
+    if hashed and not _PIN.fullmatch(key):
+        _refuse(text, "has a pin after # that is not 16 to 64 hexadecimal digits")
+    if route.kind == "relay" and not key:
+        _refuse(
+            text, "does not say whom to call through the relay: # and the host's pin is missing"
+        )
+    return Target(routes=(route,), key=key)
+
+
+def _refuse(text: str, what: str) -> NoReturn:
     raise TargetError(
-        f"{one_line(text)[:100]!r} is not the link of a job.",
-        advice="It looks like https://match.example.org/j/K7Q-2MP: ask whoever hosts the job.",
+        f"{one_line(text)[:100]!r} {what}.",
+        advice="Write HOST:PORT (IPv6 in brackets), or the code or link the host shows, e.g. "
+        "K7Q-2MP.",
     )

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from crowdgrad.domain.matching import JobListing
+from crowdgrad.domain.routes import Whereabouts
 from crowdgrad.errors import CrowdgradError, TurnedAway
 from crowdgrad.volunteer.agent import Agent, Outcome
 from crowdgrad.volunteer.consent import Consent, Request
@@ -34,21 +35,21 @@ class Visits:
     async def pay(
         self,
         agent: Agent,
-        address: tuple[str, int],
+        where: Whereabouts,
         listing: JobListing | None = None,
-        moved: Callable[[], tuple[str, int]] | None = None,
+        moved: Callable[[], Whereabouts] | None = None,
         introduction: Callable[[], str] = lambda: "",
     ) -> None:
-        """Work for the host at `address`. `listing`: the job there, as a matchmaker says.
+        """Work for the host found at `where`. `listing`: the job there, as a matchmaker says.
 
         `moved`: where the matchmaker says that it is by now; `introduction`: what it is to be
         shown.
         """
         self._listing, self.under_way = listing, True
-        self._journal.host = f"{address[0]}:{address[1]}"
+        self._journal.host = str(where)
         ended = "It was broken off."
         try:
-            outcome = await agent.work_for(*address, moved=moved, introduction=introduction)
+            outcome = await agent.work_for(where, moved=moved, introduction=introduction)
             if listing is not None:
                 outcome = replace(outcome, code=listing.code)
             self.outcomes.append(outcome)
@@ -68,8 +69,7 @@ class Visits:
         """Raises TurnedAway where another host sits there than the matchmaker told us."""
         self._journal.host = request.host or request.address
         told = self._listing.offer if self._listing is not None else None
-        # A host of protocol 2.0 proves nothing. It is a stranger then, whatever it was called.
-        if told is not None and told.key and request.host and request.host != told.key:
+        if told is not None and told.key and request.host != told.key:
             raise TurnedAway(
                 f"The host at {request.address} has the key {request.host}; the matchmaker sent "
                 f"us to {told.key[:64]}.",

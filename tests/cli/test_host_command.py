@@ -69,6 +69,8 @@ def test_what_should_be_known_is_said_first(tmp_path: Path) -> None:
 
 HERE = Here(
     address="192.0.2.7:8701",
+    routes=("192.0.2.7:8701", "relay:192.0.2.9:8702"),
+    words="others reach this machine at 192.0.2.7:8701",
     url="http://127.0.0.1:8702",
     folder=Path("runs/digits-1"),
     code="K7Q-2MP",
@@ -90,7 +92,8 @@ def test_people_are_given_the_code_and_the_link() -> None:
     assert "crowdgrad work K7Q-2MP --matchmaker https://match.example.org" in text
     assert f"  {HERE.link}\n" in text
     assert "█" not in text
-    assert HERE.address not in text, "who comes with that is turned away"
+    assert f"work {HERE.address}" not in text, "who comes with that is turned away"
+    assert "Others reach this machine at 192.0.2.7:8701." in text
     assert f"crowdgrad work {HERE.address}" in greeted(replace(HERE, admit="anyone"))
     alone = greeted(replace(HERE, code=None, link="", admit="anyone"), terminal=True, qr=True)
     assert f"crowdgrad work {HERE.address}" in alone

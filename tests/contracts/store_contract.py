@@ -51,6 +51,8 @@ def job(name: str = JOB, *, code: str = "K7Q-2MP", at: float = 1.0, title: str =
         ),
         visibility="group",
         invited=frozenset({VolunteerId("b"), VolunteerId("a")}),
+        public=OWNER,
+        routes=("127.0.0.1:1", "relay:relay.example.org:8702"),
     )
     listing = JobListing(offer=offer, state="waiting", published_at=at, code=Code(code))
     return JobRecord(listing=listing, owner=OWNER)
@@ -64,7 +66,13 @@ def volunteer(name: str, *, since: float = 1.0) -> VolunteerRecord:
         volunteer=who,
         owner="1" * 64,
         since=since,
-        machine=Machine(kind="browser", gpu="H200", gflops=1 / 3, hours=Hours(start=1380, end=300)),
+        machine=Machine(
+            kind="browser",
+            gpu="H200",
+            gflops=1 / 3,
+            hours=Hours(start=1380, end=300),
+            reachable=True,
+        ),
         wants=Wants(job="K7Q-2MP", hosts=frozenset({"h", "g"}), causes=("climate", "games")),
         avoid=frozenset({JobId("other-1"), JobId("another-1")}),
     )

@@ -30,6 +30,7 @@ from crowdgrad.domain.matching import (
     check_job_id,
     is_code,
 )
+from crowdgrad.domain.routes import MAX_ROUTES
 
 DAY_S = 86400.0
 
@@ -121,6 +122,8 @@ def gift(**changes: Any) -> Gift:
         (Wants, {"hosts": frozenset()}),
         (offer, {"title": "t" * MAX_TITLE, "description": "a\n" * (MAX_DESCRIPTION // 2)}),
         (offer, {"minimum": MAX_VOLUNTEERS, "maximum": MAX_VOLUNTEERS, "address": "[::1]:65535"}),
+        (offer, {"public": "0123456789abcdef" * 4, "routes": ("192.0.2.7:1",) * MAX_ROUTES}),
+        (offer, {"routes": ("relay:[::1]:65535", "relay:wss://match.example.org/r")}),
         (
             offer,
             {
@@ -176,6 +179,12 @@ NUMBERS = (-1, 10**12, float("nan"), float("inf"))
             ["", "h", ":1", "h:", "h:0", "h:65536", "h:٣", "a b:1", f"{'h' * 256}:1", "h\n:1"],
         ),
         (offer, "key", ["k" * 129, "a\nb"]),
+        (offer, "public", ["0" * 63, "0" * 65, "A" * 64, "g" * 64, "0" * 64 + "\n"]),
+        (
+            offer,
+            "routes",
+            [("h:1",) * (MAX_ROUTES + 1), ("",), ("h",), ("relay:",), ("h:1\n",), ("h:0",)],
+        ),
         (offer, "minimum", [-1, 2]),
         (offer, "maximum", [0, MAX_VOLUNTEERS + 1]),
         (offer, "invited", [frozenset({"a1"})]),

@@ -11,6 +11,7 @@ import pytest
 
 from crowdgrad.domain.job import Roster
 from crowdgrad.domain.matching import Gift, Requirements
+from crowdgrad.domain.routes import route_of
 from crowdgrad.domain.work import VolunteerId
 from crowdgrad.errors import JobFileError, TargetError, TurnedAway, Unreachable
 from crowdgrad.host import listing, serve
@@ -84,12 +85,14 @@ def test_a_job_is_published_with_its_appeal_under_the_hosts_key(
 ) -> None:
     appeal = Appeal(description="Digits.", contact="me", requirements=Requirements(cores=2))
     job = replace(digits, appeal=appeal)
-    here = asyncio.run(list_job("http://m", job, address="h:1", key=KEY, members=()))
+    ways = (route_of("relay:r:2"), route_of("h:1"))
+    here = asyncio.run(list_job("http://m", job, ways=ways, key=KEY, members=()))
     (asked,) = presence.said
     assert asked["key"] is KEY
     assert asked["worker"].position == 0
     offer = asked["offer"]
     assert (offer.id, offer.key, offer.address) == (digits.job.id, KEY.id, "h:1")
+    assert (offer.public, offer.routes) == (KEY.public.hex(), ("relay:r:2", "h:1"))
     assert (offer.description, offer.contact, offer.visibility) == ("Digits.", "me", "public")
     assert offer.requirements == Requirements(cores=2, data_mb=1), "what must be fetched is added"
     assert (here.code, here.link) == (presence.code, presence.link)
@@ -106,10 +109,10 @@ def test_what_is_fetched_is_program_manifest_and_training_data(digits: Prepared)
     )
 
 
-@pytest.mark.parametrize("address", ["nowhere", "host:0"])
-def test_an_address_nobody_could_reach_is_named(digits: Prepared, address: str) -> None:
+def test_a_job_that_makes_no_sense_is_not_published(digits: Prepared) -> None:
+    job = replace(digits, minimum=3, maximum=2)
     with pytest.raises(JobFileError, match="cannot be published"):
-        offer_of(digits, address=address, key=KEY.id)
+        offer_of(job, ways=(route_of("h:1"),), public=KEY.public)
 
 
 def ledger() -> Ledger:
@@ -226,8 +229,9 @@ def test_a_published_host_lets_in_the_introduced_and_reports_at_the_end(
         door(ada.id, "")
 
     here, outcome = hosted(job, tmp_path, look, matchmaker="http://m")
-    assert (here.code, here.link, here.admit) == (presence.code, presence.link, "introduced")
-    assert outcome.link == presence.link
+    assert (here.code, here.admit) == (presence.code, "introduced")
+    assert here.link.startswith(f"{presence.link}#{here.key}"), "it carries the key"
+    assert outcome.link == here.link
     flop = digits.program.spec.work_per_sample * 10
     assert presence.gifts[-1] == {ada.id: Gift(units=1, samples=10, flop=flop)}
     assert presence.said[-2:] == ["stopped", "closed"]
@@ -255,4 +259,5 @@ def test_whoever_comes_is_let_in_where_that_is_said(
         job = replace(job, appeal=Appeal(admit="anyone"))
     here, _ = hosted(job, tmp_path, look, matchmaker=matchmaker)
     assert here.admit == "anyone"
-    assert here.link == (presence.link if matchmaker else "")
+    assert here.link.startswith(presence.link if matchmaker else f"crowdgrad://{here.address}/")
+    assert f"#{here.key}" in here.link

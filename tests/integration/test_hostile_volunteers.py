@@ -122,8 +122,8 @@ async def answer_anothers_unit(where: tuple[str, int], job: Prepared) -> str:
         (send_nan, "not_finite"),
         (send_wrong_size, "An update has 19236 bytes; this program's have 19240"),
         (send_huge, f"{1 << 60} bytes"),
-        (speak_another_version, "speaks protocol 9.3, we speak 2.3"),
-        (speak_http, "does not speak crowdgrad"),
+        (speak_another_version, "speaks protocol 9.3, we speak 3.0"),
+        (speak_http, "HTTP/1.1 426"),
         (lie_about_the_key, "That key belongs to"),
         (answer_anothers_unit, "not_yours"),
     ],
@@ -153,7 +153,7 @@ def test_an_older_host_is_named_in_our_own_error() -> None:
     """The other direction: we dial something that speaks another version."""
 
     async def scenario() -> None:
-        fields = struct.pack("<4sBBHIQ", b"cgrd", 3, 0, 2, 0, 0)
+        fields = struct.pack("<4sBBHIQ", b"cgrd", 2, 3, 2, 0, 0)
         alien = fields + struct.pack("<I", zlib.crc32(fields))
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -165,7 +165,7 @@ def test_an_older_host_is_named_in_our_own_error() -> None:
         port = server.sockets[0].getsockname()[1]
         key = guest()
         talk = Conversation(await tcp.connect("127.0.0.1", port))
-        with pytest.raises(VersionMismatch, match=r"speaks protocol 3\.0.*pip install -U"):
+        with pytest.raises(VersionMismatch, match=r"speaks protocol 2\.3.*pip install -U"):
             await talk.join(describe(key, "ada"), key)
         await talk.connection.wait_closed()
         server.close()

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from crowdgrad.domain.job import StoppingRule
+from crowdgrad.domain.routes import at
 from crowdgrad.errors import TurnedAway
 from crowdgrad.host.job import Prepared
 from crowdgrad.net import identity
-from crowdgrad.net.transport import tcp
+from crowdgrad.net.dialling import Dialler
 from crowdgrad.replication.store import MemoryChunks
 from crowdgrad.settings import Settings
 from crowdgrad.volunteer.agent import Agent, lent_memory
@@ -28,7 +29,7 @@ def test_a_job_too_large_for_this_machine(
         identity=key,
         volunteer=describe(key, "tiny"),
         chunks=MemoryChunks(),
-        connect=tcp.connect,
+        connect=Dialler(key=key),
         watch=lambda event: None,
         random01=lambda: 0.5,
         reconnect_s=1.0,
@@ -41,7 +42,7 @@ def test_a_job_too_large_for_this_machine(
             assert stage.here is not None
             host, port = stage.here.address.split(":")
             with pytest.raises(TurnedAway, match="too large for this machine"):
-                await agent.work_for(host, int(port))
+                await agent.work_for(at(host, int(port)))
             await stage.until("its reason is seen", lambda: "too large" in stage.member("tiny"))
 
     asyncio.run(scenario())

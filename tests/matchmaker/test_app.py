@@ -425,5 +425,5 @@ def test_every_message_and_route_is_documented() -> None:
     for message in rooms.Said.__subclasses__():
         assert f"`{message.__name__}`" in text, message
     for route in ("/healthz", "/readyz", "/metrics", "/v1/jobs", "/v1/keys", "/v1/me", "/presence",
-                  "/openapi.json", "/privacy"):  # fmt: skip
+                  "/openapi.json", "/privacy", "/v1/relays", "/v1/reach"):  # fmt: skip
         assert route in text

@@ -88,9 +88,9 @@ def test_the_arguments_of_the_container_can_be_parsed() -> None:
     assert args.behind_proxy == [subnet]
 
 
-def test_only_the_proxy_can_be_reached_and_secrets_come_from_outside() -> None:
+def test_only_proxy_and_relay_can_be_reached_and_secrets_come_from_outside() -> None:
     services = compose()["services"]
-    assert [name for name, service in services.items() if "ports" in service] == ["caddy"]
+    assert [name for name, service in services.items() if "ports" in service] == ["relay", "caddy"]
     assert compose()["networks"]["back"]["internal"] is True
     assert services["postgres"]["networks"] == ["back"]
     given = "${POSTGRES_PASSWORD:?set POSTGRES_PASSWORD in deploy/.env}"

@@ -351,3 +351,35 @@ def test_slots_of_nonces_cover_the_whole_window() -> None:
     other = door.sign()
     assert nonces.remember(other, door.now + 2 * SKEW_S)
     assert nonces.has(proof)
+
+
+def test_nobody_asks_too_often_to_be_dialled() -> None:
+    door = Door(rates=Rates(key_reaches_per_s=1 / 30, address_reaches_per_s=1 / 20))
+    for _ in range(2):
+        door.keeper.admit_reach("ann", "192.0.2.1")
+    with pytest.raises(Refusal, match="too often") as refused:
+        door.keeper.admit_reach("ann", "192.0.2.2")
+    assert refused.value.status == 429
+    assert refused.value.retry_after_s == pytest.approx(30.0)
+    door.keeper.admit_reach("ben", "192.0.2.1")
+    with pytest.raises(Refusal):
+        door.keeper.admit_reach("cat", "192.0.2.1")
+    door.now += 30.0
+    door.keeper.admit_reach("ann", "192.0.2.1")
+
+
+@pytest.mark.parametrize(
+    ("peer", "header", "passed_on"),
+    [
+        ("192.0.2.1", b"accept", False),
+        ("192.0.2.1", b"x-forwarded-for", True),
+        ("192.0.2.1", b"via", True),
+        ("127.0.0.1", b"x-forwarded-for", False),
+        ("", b"forwarded", True),
+    ],
+)
+def test_what_a_strange_proxy_passes_on_is_noticed(
+    peer: str, header: bytes, passed_on: bool
+) -> None:
+    scope = {"client": (peer, 1), "headers": [(header, b"x")]}
+    assert Door().keeper.was_passed_on(scope) is passed_on

@@ -84,6 +84,7 @@ def test_rates_are_rates() -> None:
     with pytest.raises(ValueError, match="a second"):
         Buckets(0, 1)
     rates = Rates(joins_per_s=1, address_joins_per_s=1, key_joins_per_s=1)
-    for buckets, burst in ((rates.in_all(), 2), (rates.by_address(), 10), (rates.by_key(), 20)):
+    many = (rates.in_all(), 2), (rates.by_address(), 10), (rates.by_key(), 20)
+    for buckets, burst in many:
         taken = [buckets.take("", 0.0) for _ in range(burst + 1)]
         assert taken == [0.0] * burst + [pytest.approx(1.0)]

@@ -24,10 +24,14 @@ ROUTES = {
     ("/healthz", "get"), ("/readyz", "get"), ("/metrics", "get"),
     ("/v1/jobs", "get"), ("/v1/jobs/{job_or_code}", "get"), ("/v1/jobs/{job_id}", "delete"),
     ("/v1/keys/{key_id}", "get"), ("/v1/me", "get"), ("/v1/me", "delete"),
+    ("/v1/relays", "get"), ("/v1/reach", "post"),
     ("/", "get"), ("/j/{code}", "get"), ("/j/{code}/qr.svg", "get"), ("/k/{key_id}", "get"),
     ("/privacy", "get"),
 }  # fmt: skip
-SIGNED = {("/v1/jobs/{job_id}", "delete"), ("/v1/me", "get"), ("/v1/me", "delete")}
+SIGNED = {
+    ("/v1/jobs/{job_id}", "delete"), ("/v1/me", "get"), ("/v1/me", "delete"),
+    ("/v1/reach", "post"),
+}  # fmt: skip
 PAGES = {"/", "/j/{code}", "/k/{key_id}", "/privacy"}
 
 
@@ -130,6 +134,15 @@ def test_every_json_answer_has_an_example_that_fits_its_schema(document: dict[st
             check(document, content["schema"], content["example"])
             seen += 1
     assert seen > len(ROUTES)
+
+
+def test_what_is_asked_with_has_an_example_that_fits_its_schema(document: dict[str, Any]) -> None:
+    body = document["paths"]["/v1/reach"]["post"]["requestBody"]
+    content = body["content"]["application/json"]
+    check(document, content["schema"], content["example"])
+    assert body["required"] is True
+    with pytest.raises(jsonschema_rs.ValidationError):
+        check(document, content["schema"], {"addresses": ["*:8701"] * 5})
 
 
 def test_every_parameter_has_an_example_that_fits(document: dict[str, Any]) -> None:

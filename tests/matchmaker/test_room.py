@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from crowdgrad.domain.job import JobId
 from crowdgrad.domain.matching import Gift
-from crowdgrad.errors import CannotWrite
+from crowdgrad.errors import CannotWrite, MessageError
 from crowdgrad.matchmaker.desk import Rules
 from crowdgrad.matchmaker.refusal import Refusal
+from crowdgrad.matchmaker.rosters import MOVED_S
 from crowdgrad.matchmaker.seating import SEATS_AT_ONCE, TELL_AT_ONCE
 from crowdgrad.net import bodies, introduction, rooms
 from crowdgrad.net.signing import credit_text
@@ -659,3 +660,136 @@ def check(world: World, guests: dict[str, Ear], places: dict[tuple[str, str], in
     for guest, ear in guests.items():
         if not ear.closed and id_of(guest) not in present:
             assert isinstance(ear.heard[-1], rooms.StillWaiting | rooms.StillHere)
+
+
+# -- ways to the host -------------------------------------------------------------------------
+
+WAYS = ("192.0.2.7:8701", "relay:relay.example.org:8702")
+
+
+def ways(ear: Ear) -> tuple[str, tuple[str, ...]]:
+    """Where a member believes its host to be."""
+    offer = ear.last(rooms.Matched).listing.offer
+    return offer.address, offer.routes
+
+
+def test_members_are_told_the_ways_and_the_whole_key_and_nobody_else_is() -> None:
+    world = World()
+    world.host(routes=WAYS, public=key_of("host").public.hex())
+    member = world.volunteer("a")
+    world.step()
+    offer = member.last(rooms.Matched).listing.offer
+    assert offer.routes == WAYS
+    assert offer.public == key_of("host").public.hex()
+    record = world.store.job(JOB)
+    assert record is not None
+    shown = rooms.encode(world.room.summary(record)).decode()
+    for hidden in (*WAYS, "h:1", offer.public):
+        assert hidden not in shown
+
+
+def test_a_job_that_names_another_key_is_refused() -> None:
+    world = World()
+    with pytest.raises(Refusal, match="another public key") as refused:
+        world.host(public=key_of("somebody else").public.hex())
+    assert refused.value.status == 400
+    assert world.store.job(JOB) is None
+
+
+def test_the_key_is_the_one_that_signed_though_the_host_does_not_say() -> None:
+    world = World()
+    world.host(key="0123456789abcdef")
+    record = world.store.job(JOB)
+    assert record is not None
+    assert record.listing.offer.public == key_of("host").public.hex()
+    assert record.listing.offer.key == key_of("host").id
+
+
+def test_everybody_is_told_of_relays() -> None:
+    relays = ("relay:relay.example.org:8702",)
+    world = World(relays=relays)
+    host, guest = world.host(), world.volunteer("a")
+    world.step()
+    assert host.last(rooms.Welcome).relays == guest.last(rooms.Welcome).relays == relays
+
+
+def test_a_host_that_moves_is_found_by_its_members_at_once_and_by_who_comes_later() -> None:
+    world = World()
+    host, member = world.host(), world.volunteer("a")
+    waiting = world.volunteer("b", wants=bodies.WantsBody(job="other-1"))
+    world.step()
+    before = member.last(rooms.Matched)
+    world.room.host_says(JOB, rooms.Moved(address="h:2", routes=WAYS), host)
+    assert world.room.changed.is_set(), "a pass is due"
+    world.step()
+    told = member.last(rooms.Matched)
+    assert ways(member) == ("h:2", WAYS)
+    assert told.reason == "the host has moved"
+    assert (told.position, told.asked) == (before.position, before.asked)
+    assert not waiting.all(rooms.Matched)
+    late = world.volunteer("c")
+    world.step()
+    assert ways(late) == ("h:2", WAYS)
+    assert len(late.all(rooms.Matched)) == 1
+
+
+def test_a_host_that_moves_nowhere_is_no_news() -> None:
+    world = World()
+    host, member = world.host(), world.volunteer("a")
+    world.step()
+    world.room.host_says(JOB, rooms.Moved(address="h:1"), host)
+    world.step()
+    assert len(member.all(rooms.Matched)) == 1
+
+
+def test_of_a_host_that_moves_often_the_newest_is_told_now_and_then() -> None:
+    world = World()
+    host, member = world.host(), world.volunteer("a")
+    world.step()
+    for port in range(2, 52):
+        world.room.host_says(JOB, rooms.Moved(address=f"h:{port}"), host)
+        world.step(0.5)
+        world.room.volunteer_says(id_of("a"), rooms.StillHere(), member)
+    heard = [told.listing.offer.address for told in member.all(rooms.Matched)]
+    assert 5 <= len(heard) <= 2 + 25 / MOVED_S
+    assert heard[:2] == ["h:1", "h:2"]
+    world.step(MOVED_S)
+    assert ways(member) == ("h:51", ())
+
+
+def test_where_a_host_has_moved_is_remembered_and_nonsense_is_not() -> None:
+    world = World()
+    host, member = world.host(), world.volunteer("a")
+    world.step()
+    world.room.host_says(JOB, rooms.Moved(address="h:2", routes=WAYS), host)
+    for nonsense in (rooms.Moved(address="h:0"), rooms.Moved(address="h:3", routes=("here",))):
+        with pytest.raises(MessageError):
+            world.room.host_says(JOB, nonsense, host)
+    world.begin()
+    back = world.volunteer("a", session="2", working_for=JOB)
+    world.step()
+    assert ways(back) == ("h:2", WAYS)
+    assert member is not back
+
+
+def test_who_was_away_while_the_host_moved_hears_it_on_coming_back() -> None:
+    world = World()
+    host, member = world.host(), world.volunteer("a")
+    world.step()
+    world.room.volunteer_leaves(id_of("a"), member)
+    world.room.host_says(JOB, rooms.Moved(address="h:2"), host)
+    world.step()
+    back = world.volunteer("a", working_for=JOB)
+    world.step()
+    assert ways(back) == ("h:2", ())
+
+
+def test_a_host_moves_and_its_job_is_withdrawn_in_the_same_breath() -> None:
+    world = World()
+    host = world.host()
+    world.volunteer("a")
+    world.step()
+    world.room.host_says(JOB, rooms.Moved(address="h:2"), host)
+    world.room.withdraw(key_of("host").public.hex(), JOB)
+    world.step()
+    assert world.store.job(JOB) is None

@@ -32,7 +32,7 @@ from crowdgrad.domain.matching import (
     Offer,
     Visibility,
 )
-from crowdgrad.errors import CrowdgradError, tree
+from crowdgrad.errors import CrowdgradError, Unreachable, tree
 from crowdgrad.matchmaker.app import create_service
 from crowdgrad.matchmaker.desk import Rules
 from crowdgrad.matchmaker.doorkeeper import Doorkeeper
@@ -75,7 +75,13 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", 
 RULES = Rules(patience=Patience(suspect_after_s=1e6, gone_after_s=2e6), forget_after_s=3e6)
 """However long the tests take, the hosts in the store are not given up."""
 
-RATES = Rates(joins_per_s=1e6, address_joins_per_s=1e6, key_joins_per_s=1e6)
+RATES = Rates(
+    joins_per_s=1e6,
+    address_joins_per_s=1e6,
+    key_joins_per_s=1e6,
+    key_reaches_per_s=1e6,
+    address_reaches_per_s=1e6,
+)
 """Nobody is refused just for asking often."""
 
 
@@ -123,6 +129,11 @@ def seeded() -> MemoryStore:
     return store
 
 
+async def nobody_answers(host: str, port: int, public: bytes) -> None:
+    """Nothing on this machine is dialled."""
+    raise Unreachable(f"Nobody answers at {host}:{port}.")
+
+
 class Served:
     """The real app under the real server, in a thread of its own."""
 
@@ -140,6 +151,8 @@ class Served:
             rules=RULES,
             doorkeeper=doorkeeper,
             public_url="https://match.example.org",
+            relays=("relay:relay.example.org:8702",),
+            dial=nobody_answers,
         )
         server = HttpServer(
             service.app,
@@ -216,9 +229,11 @@ def signature(
     return signing.to_header(proof)
 
 
-def authorizations(url: str, method: str, path: str) -> st.SearchStrategy[str | None]:
+def authorizations(
+    url: str, method: str, path: str, body: bytes = b""
+) -> st.SearchStrategy[str | None]:
     """Right ones of a stranger, and others."""
-    right = signature(STRANGER, url, method, path)
+    right = signature(STRANGER, url, method, path, body=body)
     flipped = st.integers(0, len(right) - 1).map(
         lambda at: right[:at] + chr(32 + (ord(right[at]) + 1) % 90) + right[at + 1 :]
     )
@@ -230,7 +245,8 @@ def authorizations(url: str, method: str, path: str) -> st.SearchStrategy[str | 
         st.sampled_from([
             signature(STRANGER, url, method, path, skew_ms=3_600_000),
             signature(STRANGER, url, method, path, skew_ms=-3_600_000),
-            signature(STRANGER, url, "POST", path),
+            signature(STRANGER, url, "PUT", path),
+            signature(STRANGER, url, method, path, body=b"x"),
             signature(STRANGER, url, method, f"{path}x"),
             signature(STRANGER, "http://elsewhere", method, path),
             "Bearer abc", "Basic YTpi", "Crowdgrad", right + "," + right, right.upper(),
@@ -288,7 +304,9 @@ def fuzz(
                 case.path_parameters[name] = data.draw(st.sampled_from(NAMES))
         headers = {"Accept": data.draw(st.sampled_from(["*/*", "text/html", "application/json"]))}
         if route in SIGNED:
-            header = data.draw(authorizations(served.url, verb.upper(), case.formatted_path))
+            body = json.dumps(case.body).encode() if verb == "post" else b""
+            at = served.url, verb.upper(), case.formatted_path
+            header = data.draw(authorizations(*at, body))
             headers |= {} if header is None else {"Authorization": header}
         response = case.call(session=session, headers=headers, timeout=20)
         case.validate_response(response, checks=checks)
@@ -325,6 +343,18 @@ def test_and_does_so_at_length(
 ) -> None:
     examples = 600 if "{" in route[0] or route in SIGNED else 50
     fuzz(schema, session, served, route, examples, derandomize=False)
+
+
+def test_asked_rightly_it_answers_where_we_come_from(served: Served, web: httpx.Client) -> None:
+    """What the fuzzing signs is not always right: this is."""
+    body = json.dumps({"addresses": ["*:8701", "192.0.2.1:8701"]}).encode()
+    header = signature(STRANGER, served.url, "POST", "/v1/reach", body=body)
+    answer = web.post("/v1/reach", content=body, headers={"Authorization": header})
+    assert answer.status_code == 200, answer.text
+    said = answer.json()
+    assert said["observed"] == "127.0.0.1"
+    assert [one["reached"] for one in said["tried"]] == [False, False]
+    check_no_leak(200, dict(answer.headers), answer.content)
 
 
 # -- by hand ----------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from crowdgrad.errors import SettingError
-from crowdgrad.matchmaker.serve import Door
+from crowdgrad.matchmaker.serve import Door, relays_of
 from crowdgrad.net.addresses import Proxies
 from crowdgrad.net.http import HttpLimits, Tls
 from crowdgrad.net.matchmaker import publish, wait_for_job
@@ -193,3 +193,32 @@ def test_what_people_are_told_and_may_sign_for() -> None:
     everywhere = Door(host="0.0.0.0", plain_http=True).url("0.0.0.0:8700")
     assert everywhere.endswith(":8700")
     assert "0.0.0.0" not in everywhere
+
+
+def test_relays_are_named_as_they_are_dialled() -> None:
+    named = ["relay.example.org:8702", "wss://match.example.org/relay", "relay:[2001:db8::1]:8702",
+             "relay.example.org:8702"]  # fmt: skip
+    assert relays_of(named) == (
+        "relay:relay.example.org:8702",
+        "relay:wss://match.example.org/relay",
+        "relay:[2001:db8::1]:8702",
+    )
+    assert relays_of([]) == ()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "relay.example.org", "relay.example.org:0", "http://relay.example.org/x",
+     "ws://relay.example.org/x", "relay:", "a b:1", "wss://"],
+)  # fmt: skip
+def test_what_is_no_relay_is_refused(name: str) -> None:
+    with pytest.raises(SettingError) as refused:
+        relays_of([name])
+    assert "--relay" in refused.value.advice
+
+
+def test_nobody_is_told_of_too_many_relays() -> None:
+    with pytest.raises(SettingError, match="9 relays"):
+        relays_of([f"relay.example.org:{port}" for port in range(8700, 8709)])
+    with pytest.raises(SettingError):
+        relays_of(["relay.example.org:8702", "nonsense"])

@@ -50,12 +50,15 @@ def id_of(name: str) -> VolunteerId:
 
 
 class World:
-    def __init__(self, rules: Rules = RULES, store: Store | None = None) -> None:
+    def __init__(
+        self, rules: Rules = RULES, store: Store | None = None, relays: tuple[str, ...] = ()
+    ) -> None:
         self.now = 1000.0
         self.wall = 0.0
         """It stands still, which keeps everyone's order all the same."""
         self.rules = rules
         self.store = store or MemoryStore()
+        self.relays = relays
         self._count = 0
         self.begin()
 
@@ -70,6 +73,7 @@ class World:
             wall=lambda: self.wall,
             rules=self.rules,
             public_url="https://example.org",
+            relays=self.relays,
         )
 
     def _bytes(self, size: int) -> bytes:
@@ -86,9 +90,8 @@ class World:
         maximum: int = 8,
         **offer: object,
     ) -> Ear:
-        body = bodies.OfferBody(
-            id=name, title=name, address="h:1", minimum=minimum, maximum=maximum, **offer
-        )
+        said = {"address": "h:1", "minimum": minimum, "maximum": maximum, **offer}
+        body = bodies.OfferBody(id=name, title=name, **said)
         own = bodies.MemberBody(position=0, id=worker, name="own")
         ear = Ear()
         publish = rooms.Publish(offer=body, members=(own,))

@@ -39,6 +39,7 @@ from crowdgrad.net.messages import (
     Pulled,
     Push,
     Refuse,
+    RelayKnock,
     RosterChanged,
     Save,
     Shift,
@@ -170,6 +171,7 @@ EXAMPLES: tuple[Message, ...] = (
     GoBack(version=VERSION, numbers={"mu": 0.5}, steps=9),
     Shift(),
     Dismiss(volunteer="a1b2", admission=4),
+    RelayKnock(ticket=b"t" * 16),
 )
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from crowdgrad.errors import ConnectionLost, MessageError, TurnedAway, VersionMismatch
+from crowdgrad.errors import ConnectionLost, Impostor, MessageError, TurnedAway, VersionMismatch
 from crowdgrad.net.handshake import HANDSHAKE_S, answer, compatible, greet, hear, say_problem
 from crowdgrad.net.identity import guest, verify
 from crowdgrad.net.messages import PROTOCOL, Hello, Leave, Problem, Welcome
@@ -93,6 +93,7 @@ def test_a_key_somebody_else_has_proves_nothing() -> None:
         key.sign_as_host(OURS, b"e" * 32),
         key.sign_as_host(THEIRS, OURS),
         key.sign(OURS + THEIRS),
+        key.sign_as_host(OURS, THEIRS, binding=key.public),
         thief.sign_as_host(OURS, THEIRS),
     )
 
@@ -103,7 +104,7 @@ def test_a_key_somebody_else_has_proves_nothing() -> None:
                 protocol=PROTOCOL, software="x", challenge=THEIRS, key=key.public, signature=lie
             )
             await far.send(said)
-            with pytest.raises(TurnedAway, match="a key that it does not have"):
+            with pytest.raises(Impostor, match="a key that it does not have"):
                 await greet(near, "x", OURS)
 
     run_virtual(main())

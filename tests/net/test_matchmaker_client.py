@@ -17,7 +17,7 @@ from crowdgrad.domain.job import JobId, JobState, Member, Roster
 from crowdgrad.domain.matching import ANYONE, Code, Gift, JobListing, Machine, Offer, Wants
 from crowdgrad.domain.work import VolunteerId
 from crowdgrad.errors import Replaced, TurnedAway, Unreachable
-from crowdgrad.net import bodies, introduction, rooms, signing
+from crowdgrad.net import bodies, introduction, reaching, rooms, signing
 from crowdgrad.net.identity import signed_by
 from crowdgrad.net.matchmaker import HostPresence, Match, VolunteerPresence, publish, wait_for_job
 from crowdgrad.net.presence import WEB, Socket, Wire
@@ -118,7 +118,11 @@ def test_everyone_gets_the_same_roster_and_hyperparameters(matchmaker: Running) 
         assert ids(b.roster) == expected
         assert b.listing.state == "running", "joined while running"
         assert (a.position, b.position) == (1, 2)
-        assert a.listing.offer == b.listing.offer == replace(offer(), key=HOST.id)
+        assert (
+            a.listing.offer
+            == b.listing.offer
+            == replace(offer(), key=HOST.id, public=HOST.public.hex())
+        )
         assert rosters[-1] == host.roster
         await leave(a, b, host)
 
@@ -479,3 +483,77 @@ def test_a_member_is_told_once_though_it_had_two_places() -> None:
     )
     told = presence._announcement()
     assert [(m.position, m.id) for m in told.members] == [(0, "00"), (3, "ab")]
+
+
+# -- ways -------------------------------------------------------------------------------------
+
+WAYS = ("192.0.2.7:8701", "relay:relay.example.org:8702")
+
+
+def test_a_host_that_moves_is_found_again_also_after_a_loss(tmp_path: Path) -> None:
+    async def scenario(matchmaker: Running) -> None:
+        host = await hosting(matchmaker.url)
+        a = await work(matchmaker.url, "a")
+        assert a.listing.offer.routes == ()
+        assert a.listing.offer.public == HOST.public.hex()
+
+        def told() -> tuple[str, tuple[str, ...]]:
+            assert a.presence.match is not None
+            offered = a.presence.match.listing.offer
+            return offered.address, offered.routes
+
+        host.move("192.0.2.7:8701", WAYS)
+        await until(lambda: told() == ("192.0.2.7:8701", WAYS))
+        assert a.presence.match is not None
+        assert a.presence.match.position == a.position
+        matchmaker.kill()
+        await until(lambda: not host.connected)
+        host.move("192.0.2.8:8701", WAYS[1:])
+        matchmaker.start()
+        await until(lambda: told() == ("192.0.2.8:8701", WAYS[1:]))
+        b = await work(matchmaker.url, "b")
+        assert b.listing.offer.routes == WAYS[1:]
+        await leave(host, a, b)
+
+    with Running(tmp_path) as matchmaker:
+        run(scenario(matchmaker))
+
+
+def test_where_a_host_cannot_be_it_does_not_move() -> None:
+    def turned(_: object) -> None:
+        raise AssertionError
+
+    presence = HostPresence(
+        "http://127.0.0.1:1", offer(), key=HOST, known=(worker(),), state="waiting",
+        on_roster=turned, random01=lambda: 0.5,
+    )  # fmt: skip
+    for address, routes in (("nowhere", ()), ("h:1", ("nowhere",)), ("h:1", WAYS[:1] * 9)):
+        with pytest.raises(ValueError, match=r"HOST:PORT|ways"):
+            presence.move(address, routes)
+    assert presence._announcement().offer.address == offer().address
+
+
+def test_hosts_and_volunteers_are_told_of_relays(tmp_path: Path) -> None:
+    async def scenario(matchmaker: Running) -> None:
+        host = await hosting(matchmaker.url)
+        a = await work(matchmaker.url, "a")
+        expected = ("relay:relay.example.org:8702", "relay:wss://match.example.org/relay")
+        assert host.relays == a.presence.relays == expected
+        assert await reaching.relays(matchmaker.url) == expected
+        await leave(host, a)
+
+    named = ("--relay", "relay.example.org:8702", "--relay", "wss://match.example.org/relay")
+    with Running(tmp_path, *named) as matchmaker:
+        run(scenario(matchmaker))
+
+
+def test_a_real_matchmaker_says_whence_we_come_and_what_time_it_is(tmp_path: Path) -> None:
+    async def scenario(matchmaker: Running) -> None:
+        found = await reaching.ask(matchmaker.url, HOST, ["192.0.2.1:8701", "*:22"])
+        assert found.observed == "127.0.0.1"
+        assert not found.any
+        assert all(one.why.startswith("not dialled") for one in found.tried)
+        assert abs(await reaching.clock_offset(matchmaker.url)) < 600
+
+    with Running(tmp_path) as matchmaker:
+        run(scenario(matchmaker))

@@ -59,7 +59,7 @@ def test_every_message_in_the_file_is_listed_with_a_kind_of_its_own() -> None:
 def test_every_message_is_one_sentence_one_side_says(message: type[Message]) -> None:
     sentence = message.__doc__ or ""
     assert sentence.startswith(
-        ("Dialler: ", "Listener: ", "Either: ", "Volunteer: ", "Host: ", "Server: ")
+        ("Dialler: ", "Listener: ", "Either: ", "Volunteer: ", "Host: ", "Server: ", "Relay: ")
     )
     assert "\n" not in sentence
     assert sentence.endswith((".", "?"))

@@ -129,6 +129,65 @@ def test_a_host_says_who_it_is_and_learns_code_link_and_key() -> None:
     run(scenario())
 
 
+def test_relays_are_those_we_know_how_to_dial_as_told_last() -> None:
+    one, other = "relay:relay.example.org:8702", "relay:wss://match.example.org/r"
+
+    async def loses(visit: Visit) -> None:
+        await visit.greeted()
+        await visit.say(welcome(relays=(one,)))
+        visit.hang_up()
+
+    async def scenario() -> None:
+        strange = (other, "192.0.2.7:8702", "relay:quic!x")
+        async with Scripted(loses, says(welcome(relays=strange))) as matchmaker:
+            presence = await host(matchmaker.url)
+            await until(lambda: presence.relays == (other,))
+            await presence.close()
+        async with Scripted(says(welcome(relays=strange), matched())) as matchmaker:
+            match = await work(matchmaker.url)
+            assert match.presence.relays == (other,)
+            await match.presence.close()
+
+    run(scenario())
+
+
+def test_a_host_says_where_it_has_moved() -> None:
+    heard: list[rooms.Said] = []
+
+    async def hears(visit: Visit) -> None:
+        await visit.greeted()
+        await visit.say(welcome())
+        heard.append(await visit.hear())
+        visit.hang_up()
+
+    ways = ("192.0.2.8:8701", "relay:relay.example.org:8702")
+
+    async def scenario() -> None:
+        async with Scripted(hears, says(welcome())) as matchmaker:
+            presence = await host(matchmaker.url)
+            presence.move("192.0.2.8:8701", ways)
+            await until(lambda: len(matchmaker.visits) == 2 and presence.connected)
+            assert heard == [rooms.Moved(address="192.0.2.8:8701", routes=ways)]
+            offer = matchmaker.visits[1].published.offer
+            assert (offer.address, offer.routes) == ("192.0.2.8:8701", ways), "said again"
+            await presence.close()
+
+    run(scenario())
+
+
+def test_a_host_that_was_cut_off_by_moving_comes_anew_at_once() -> None:
+    async def scenario() -> None:
+        async with Scripted(says(welcome()), says(welcome())) as matchmaker:
+            presence = await host(matchmaker.url)
+            presence.connection.come_anew()
+            presence.move("192.0.2.8:8701")
+            await until(lambda: len(matchmaker.visits) == 2 and presence.connected)
+            assert matchmaker.visits[1].published.offer.address == "192.0.2.8:8701"
+            await presence.close()
+
+    run(scenario())
+
+
 def test_the_address_may_have_letters_or_six_bytes_more() -> None:
     """What is signed is what the matchmaker reads in the header Host."""
 

@@ -67,6 +67,7 @@ machines = st.builds(
     upload_mbps=AMOUNTS,
     most_download_mb=COUNTS,
     hours=st.none() | hours,
+    reachable=st.booleans(),
 )
 requirements = st.builds(
     Requirements,
@@ -107,6 +108,12 @@ volunteers_wanted = st.tuples(st.integers(0, 1000), st.integers(1, 1000)).map(
 )
 
 
+names = st.from_regex(r"[a-z0-9][a-z0-9.-]{0,30}", fullmatch=True)
+routes = st.builds(
+    "{}{}:{}".format, st.sampled_from(["", "relay:"]), names, st.integers(1, 65535)
+) | st.builds("relay:wss://{}/{}".format, names, names)
+
+
 @st.composite
 def offers(draw: st.DrawFn) -> Offer:
     minimum, maximum = draw(volunteers_wanted)
@@ -126,6 +133,8 @@ def offers(draw: st.DrawFn) -> Offer:
         requirements=draw(requirements),
         visibility=visibility,
         invited=invited,
+        public=draw(st.just("") | st.binary(min_size=32, max_size=32).map(bytes.hex)),
+        routes=draw(st.lists(routes, max_size=8).map(tuple)),
     )
 
 
@@ -206,7 +215,9 @@ DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
     "from host": rooms.from_host, "from volunteer": rooms.from_volunteer,
     "to host": rooms.to_host, "to volunteer": rooms.to_volunteer,
     "problem": msgspec.json.Decoder(rooms.Problem), "kept": msgspec.json.Decoder(rooms.Kept),
-    "key": msgspec.json.Decoder(rooms.KeySummary),
+    "key": msgspec.json.Decoder(rooms.KeySummary), "reach": rooms.reach_body,
+    "reachability": msgspec.json.Decoder(rooms.Reachability),
+    "relays": msgspec.json.Decoder(rooms.RelayList),
 }  # fmt: skip
 TO_DOMAIN = {
     bodies.MemberBody: "member", bodies.RequirementsBody: "requirements", bodies.OfferBody: "offer",
@@ -286,6 +297,12 @@ def spoilt(draw: st.DrawFn) -> bytes:
                     wants=bodies.WantsBody.of(draw(wants)),
                 ),
                 roster,
+                rooms.Moved(address=offer.address, routes=offer.routes),
+                rooms.Reach(addresses=("*:8701",)),
+                rooms.Reachability(
+                    observed="::1",
+                    tried=(rooms.Tried(address="*:1", reached=True, why="", ms=1.0),),
+                ),
             ]
         )
     )
@@ -316,6 +333,33 @@ def test_a_name_nobody_can_print_is_refused() -> None:
     )  # fmt: skip
     with pytest.raises(MessageError):
         body.roster()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"routes": ["192.0.2.7:8701"] * 9},
+        {"routes": ["x" * 300 + ":1"]},
+        {"routes": ["nowhere"]},
+        {"routes": ["relay:"]},
+        {"routes": ["192.0.2.7:8701\n"]},
+        {"routes": "192.0.2.7:8701"},
+        {"public": "AB" * 32},
+        {"public": "ab" * 31},
+        {"public": None},
+    ],
+    ids=str,
+)
+def test_ways_and_keys_that_are_none_are_refused(values: dict[str, object]) -> None:
+    told = {"id": "mnist-1", "title": "t", "address": "x:1", **values}
+    with pytest.raises(MessageError):
+        rooms.decode(msgspec.json.Decoder(bodies.OfferBody), json.dumps(told)).offer()
+
+
+def test_what_is_asked_at_once_is_bounded() -> None:
+    for addresses in (["*:1"] * 5, ["x" * 263], ["1"]):
+        with pytest.raises(MessageError):
+            rooms.decode(rooms.reach_body, json.dumps({"addresses": addresses}))
 
 
 @pytest.mark.parametrize("field", ["key", "nonce", "signature"])

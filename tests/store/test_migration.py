@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ from crowdgrad.store.database import Database
 from crowdgrad.store.memory import MemoryStore
 from crowdgrad.store.migration import migrate, version
 from crowdgrad.store.opening import open_store
-from crowdgrad.store.rows import JOBS, MEMBERS, SECRETS, VOLUNTEERS, Seat, Secret
+from crowdgrad.store.rows import JOBS, MEMBERS, RECORD, SECRETS, VOLUNTEERS, Seat, Secret
 from tests.contracts.store_contract import JOB, contents, credit, job, member, volunteer
 
 
@@ -41,6 +43,34 @@ def make_first(url: str) -> None:
         schema.upsert(connection, VOLUNTEERS, [VOLUNTEERS.row(volunteer("a"))])
         schema.upsert(connection, SECRETS, [SECRETS.row(Secret("key", b"secret"))])
         connection.commit()
+
+
+def test_records_of_before_there_were_ways_are_read(url: str) -> None:
+    """Their JSON lacks what has been added since; no table has changed for it."""
+    today_job, today_volunteer = job(), volunteer("a")
+    jobs, volunteers = JOBS.row(today_job), VOLUNTEERS.row(today_volunteer)
+    old = json.loads(str(jobs[RECORD]))
+    del old["listing"]["offer"]["public"], old["listing"]["offer"]["routes"]
+    jobs[RECORD] = json.dumps(old)
+    old = json.loads(str(volunteers[RECORD]))
+    del old["machine"]["reachable"]
+    volunteers[RECORD] = json.dumps(old)
+    open_store(url).close()
+    with Database(url).claimed() as connection:
+        schema.upsert(connection, JOBS, [jobs])
+        schema.upsert(connection, VOLUNTEERS, [volunteers])
+        connection.commit()
+    store = open_store(url)
+    try:
+        found = store.job(JOB)
+        assert found is not None
+        offer = replace(today_job.listing.offer, public="", routes=())
+        assert found.listing.offer == offer
+        somebody = store.volunteer(today_volunteer.id)
+        assert somebody is not None
+        assert somebody.machine == replace(today_volunteer.machine, reachable=False)
+    finally:
+        store.close()
 
 
 def statement(url: str, text: str) -> None:

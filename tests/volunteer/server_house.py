@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from crowdgrad.domain.job import ServerPlace
+from crowdgrad.domain.routes import Whereabouts
 from crowdgrad.domain.work import LocalSteps, Unit, UnitId, Update, Version
 from crowdgrad.errors import (
     TurnedAway,
@@ -136,8 +137,8 @@ class House:
         self.host: InprocConnection
         self.asking: list[asyncio.Task[Grant | Wait]] = []
 
-    async def connect(self, host: str, port: int) -> Connection:
-        return await self.network.connect(host, port)
+    async def connect(self, where: Whereabouts) -> Connection:
+        return await self.network.dial(where)
 
     def places(self) -> list[ServerPlace]:
         return places(PROGRAM, *CUTS[: len(self.servers) - 1])

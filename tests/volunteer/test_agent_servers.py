@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from crowdgrad.domain.job import ServerPlace
+from crowdgrad.domain.routes import Whereabouts, at
 from crowdgrad.domain.work import LocalSteps, UnitId
 from crowdgrad.errors import ComputeError, MessageError, NotAgreed, NotDialled, TurnedAway
 from crowdgrad.net import handshake
@@ -124,11 +125,11 @@ class World:
             consent=self._consent,
             open_shop=self._open_shop,  # type: ignore[arg-type]
         )
-        return asyncio.create_task(agent.work_for("h", 1))
+        return asyncio.create_task(agent.work_for(at("h", 1)))
 
-    async def _connect(self, host: str, port: int) -> Connection:
-        self.dialled.append((host, port))
-        return await self.network.connect(host, port)
+    async def _connect(self, where: Whereabouts) -> Connection:
+        self.dialled.append((where.routes[0].host, where.routes[0].port))
+        return await self.network.dial(where)
 
     async def _consent(self, request: Request) -> tuple[bool, str]:
         assert self.dialled == [("h", 1)] or self.asked, "asked before any server is dialled"

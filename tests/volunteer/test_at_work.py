@@ -20,6 +20,7 @@ from crowdgrad.data.dataset import from_arrays
 from crowdgrad.data.sharding import cut
 from crowdgrad.data.shards import content_hash, encode_manifest, shard_arrays
 from crowdgrad.domain.job import Job, JobId, StoppingRule
+from crowdgrad.domain.routes import at
 from crowdgrad.domain.work import LocalRule, LocalSteps, Unit, UnitId, Update, Version
 from crowdgrad.errors import ChildDied, NotAgreed, ProgramRefused, RefusedHere
 from crowdgrad.net import handshake
@@ -155,7 +156,7 @@ def agent(network: InprocNetwork, **how: Any) -> Agent:
         identity=key,
         volunteer=describe(key, "ada"),
         chunks=MemoryChunks(),
-        connect=network.connect,
+        connect=network.dial,
         random01=lambda: 0.5,
         reconnect_s=1.0,
         **{"watch": lambda event: None, **how},
@@ -167,7 +168,7 @@ def perform(script: Script, **how: Any) -> Outcome:
         network = InprocNetwork()
         listener = await network.listen("host", 1, script)
         try:
-            return await agent(network, **how).work_for("host", 1)
+            return await agent(network, **how).work_for(at("host", 1))
         finally:
             await listener.close()
 

@@ -12,6 +12,7 @@ import pytest
 
 from crowdgrad.domain.data import ChunkHash
 from crowdgrad.domain.job import JobId
+from crowdgrad.domain.routes import Whereabouts, at
 from crowdgrad.domain.work import LocalSteps
 from crowdgrad.net import handshake
 from crowdgrad.net.identity import guest
@@ -84,8 +85,8 @@ class World:
             received=lambda count, seconds: self.received.append((count, seconds)),
         )
 
-    async def _connect(self, host: str, port: int) -> Connection:
-        connection = await self.network.connect(host, port)
+    async def _connect(self, where: Whereabouts) -> Connection:
+        connection = await self.network.dial(where)
         connection.peer = self._peer
         return connection
 
@@ -116,9 +117,9 @@ def test_the_newest_introduction_is_shown_each_time_it_comes() -> None:
         world = World(hangs_up=2)
         agent = await world.agent()
         words = iter(["the first", "the second", "the third"])
-        outcome = await agent.work_for("h", 1, introduction=lambda: next(words))
+        outcome = await agent.work_for(at("h", 1), introduction=lambda: next(words))
         assert (outcome.reason, outcome.left) == ("done", False)
-        await agent.work_for("h", 1)
+        await agent.work_for(at("h", 1))
         return world.joins
 
     shown = [join.introduction for join in run_virtual(main())]
@@ -131,12 +132,12 @@ def test_a_rest_ends_the_job_at_hand_and_no_other() -> None:
         agent = await world.agent()
         for _ in range(2):
             asyncio.get_running_loop().call_later(3.0, agent.rest, "your hours are over")
-            outcome = await agent.work_for("h", 1)
+            outcome = await agent.work_for(at("h", 1))
             assert (outcome.left, outcome.reason) == (True, "your hours are over")
             assert outcome.title == BARE.job.title
         assert len(world.farewells) == 2
         agent.leave()
-        outcome = await agent.work_for("h", 1)
+        outcome = await agent.work_for(at("h", 1))
         assert (outcome.left, outcome.reason) == (True, "stopped")
         assert len(world.joins) == 3, "it says good-bye politely also when it was told before"
 
@@ -151,7 +152,7 @@ def test_how_fast_data_came_is_noted_unless_it_came_from_next_door(
 ) -> None:
     async def main() -> World:
         world = World(peer=peer)
-        await (await world.agent()).work_for("h", 1)
+        await (await world.agent()).work_for(at("h", 1))
         return world
 
     world = run_virtual(main())

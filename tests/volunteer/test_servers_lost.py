@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from crowdgrad.domain.routes import Whereabouts
 from crowdgrad.domain.work import LocalSteps
 from crowdgrad.errors import (
     ConnectionLost,
@@ -203,9 +204,9 @@ def test_one_that_is_not_there_is_a_connection_lost() -> None:
     async def main() -> None:
         house = House()
 
-        async def connect(host: str, port: int) -> Connection:
-            network = InprocNetwork() if port == 2 else house.network
-            return await network.connect(host, port)
+        async def connect(where: Whereabouts) -> Connection:
+            network = InprocNetwork() if where.routes[0].port == 2 else house.network
+            return await network.dial(where)
 
         house.connect = connect  # type: ignore[method-assign]
         error = await fails_to_open(house)
@@ -221,9 +222,9 @@ def test_dialling_takes_no_longer_than_it_may() -> None:
         for server in house.servers:
             server.silent = True
 
-        async def slowly(host: str, port: int) -> Connection:
+        async def slowly(where: Whereabouts) -> Connection:
             await asyncio.sleep(DIAL_S * 0.8)
-            return await house.network.connect(host, port)
+            return await house.network.dial(where)
 
         house.connect = slowly  # type: ignore[method-assign]
         began = asyncio.get_running_loop().time()
@@ -269,7 +270,7 @@ def test_where_the_host_keeps_the_parameters_it_is_talked_to_itself() -> None:
     run(main)
 
 
-async def _nobody(host: str, port: int) -> Connection:
+async def _nobody(where: Whereabouts) -> Connection:
     raise AssertionError("nobody is to be dialled")
 
 
@@ -283,11 +284,12 @@ def test_what_is_dialled_is_an_address_that_was_looked_at() -> None:
             assert name == "s"
             return ("192.0.2.1", "192.0.2.2")
 
-        async def connect(host: str, port: int) -> Connection:
-            dialled.append(host)
-            if host == "192.0.2.1":
+        async def connect(where: Whereabouts) -> Connection:
+            (route,) = where.routes
+            dialled.append(route.host)
+            if route.host == "192.0.2.1":
                 raise Unreachable("Nobody answers.")
-            return await house.network.connect("s", port)
+            return await house.network.connect("s", route.port)
 
         await house.network.listen("s", 1, house.servers[0].serve)
         parts = parts_of(house.places(), PROGRAM, "fp32", host="h")

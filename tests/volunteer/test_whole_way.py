@@ -159,7 +159,7 @@ class Person:
         parts = parts_of(admit.servers, SPEC, codec, host="h") if admit.servers else ()
         async with asyncio.TaskGroup() as group:
             listening = group.create_task(talk.run(beat_s=2.0, silence_s=10.0))
-            connect = self._house.network.connect
+            connect = self._house.network.dial
             async with reached(
                 talk, admit, parts, me, connect=connect, resolve=as_it_is, bases={}
             ) as lane_of:

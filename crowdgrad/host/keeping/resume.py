@@ -48,6 +48,9 @@ class Serving:
     """Parameter servers elsewhere."""
     servers_hold: str = "parts"
     average_every: int = 100
+    relays: tuple[str, ...] = ()
+    """Relays of the owner's choice."""
+    router: bool = True
 
     def __post_init__(self) -> None:
         bytes.fromhex(self.matchmaker_key)

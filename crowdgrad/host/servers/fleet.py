@@ -18,6 +18,7 @@ from typing import Protocol
 import msgspec
 
 from crowdgrad.domain.job import JobId
+from crowdgrad.domain.routes import Whereabouts, at
 from crowdgrad.errors import (
     ChildDied,
     CrowdgradError,
@@ -26,6 +27,7 @@ from crowdgrad.errors import (
     TurnedAway,
     Unreachable,
 )
+from crowdgrad.host.servers import proofs
 from crowdgrad.host.servers.crew import Crew
 from crowdgrad.host.servers.link import take_charge
 from crowdgrad.host.workers import dialable
@@ -42,7 +44,7 @@ MAX_DEATHS = 5
 HEALTHY_S = 60.0
 START_S = 30.0
 """How long servers may take to be there at the beginning."""
-Connect = Callable[[str, int], Awaitable[Connection]]
+Connect = Callable[[Whereabouts], Awaitable[Connection]]
 
 
 class Post(Protocol):
@@ -215,7 +217,8 @@ class Fleet:
     async def _serve(self, number: int) -> None:
         """From its first word to its last. Raises PeerError or Unreachable."""
         host, _, port = self._posts[number].address.rpartition(":")
-        connection = await self._connect(host.strip("[]"), int(port))
+        pin = proofs.key_of(self._secret).id
+        connection = await self._connect(at(host.strip("[]"), int(port), pin))
         equip = msgspec.structs.replace(self._equips[number], admission=self._admission())
         try:
             link = await take_charge(

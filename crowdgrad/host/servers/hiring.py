@@ -149,6 +149,7 @@ class Hired:
                 start=self._parts[server].start,
                 stop=self._parts[server].stop,
                 update_stop=self._parts[server].update_stop,
+                key=proofs.key_of(self._secret).id,
             )
             for server in self.parameters.servers_of(who)
         )

@@ -12,6 +12,7 @@ from pathlib import Path
 from crowdgrad.domain.job import JobId
 from crowdgrad.domain.work import VolunteerId
 from crowdgrad.errors import SettingError
+from crowdgrad.net.identity import Identity, from_seed
 
 LEAST_SECRET_BYTES = 16
 MAX_SECRET_BYTES = 4096
@@ -30,6 +31,11 @@ def token(secret: bytes, job: JobId, volunteer: VolunteerId, admission: int) -> 
     """What lets a volunteer in, at every server of the job, while that admission lasts."""
     parts = b"volunteer", job.encode(), volunteer.encode(), admission.to_bytes(8, "big")
     return _proof(secret, *parts).hex()
+
+
+def key_of(secret: bytes) -> Identity:
+    """The key of every server that has the secret: whoever knows it knows whom it must prove."""
+    return from_seed(_proof(secret, b"key"))
 
 
 def same(one: bytes | str, other: bytes | str) -> bool:

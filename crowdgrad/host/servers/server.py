@@ -25,7 +25,7 @@ from crowdgrad.net.messages import (
     TakeCharge,
     expect,
 )
-from crowdgrad.net.transport import tcp
+from crowdgrad.net.transport import secure
 from crowdgrad.net.transport.base import Connection
 
 logger = logging.getLogger(__name__)
@@ -37,13 +37,14 @@ NO_HOST = "Nobody has put this server in charge of anything yet."
 class ParameterServer:
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
+        self._key = proofs.key_of(secret)
         self._charge: Charge | None = None
 
     async def serve(self, connection: Connection) -> None:
         """One connection from its first byte to its end."""
         try:
             challenge = secrets.token_bytes(CHALLENGE_BYTES)
-            hello = await handshake.answer(connection, SOFTWARE, challenge)
+            hello = await handshake.answer(connection, SOFTWARE, challenge, key=self._key)
             first = await handshake.hear(connection)
             if isinstance(first, TakeCharge):
                 await self._obey(connection, first, hello.challenge, challenge)
@@ -87,7 +88,8 @@ async def serve(
     *, host: str, port: int, secret: bytes, stop: asyncio.Event, started: Callable[[str, int], None]
 ) -> None:
     """Listen until told to stop. Raises PortBusy or SettingError."""
-    listener = await tcp.listen(host, port, ParameterServer(secret).serve)
+    server = ParameterServer(secret)
+    listener = await secure.listen(host, port, server.serve, proofs.key_of(secret))
     try:
         started(*listener.address)
         await stop.wait()

@@ -43,6 +43,11 @@ def wants_page(request: Request) -> bool:
 
 async def signer(request: Request, doorkeeper: Doorkeeper) -> str:
     """The public key that has signed this request. Raises Refusal."""
+    return (await signed(request, doorkeeper))[0]
+
+
+async def signed(request: Request, doorkeeper: Doorkeeper) -> tuple[str, bytes]:
+    """The public key that has signed this request, and its body. Raises Refusal."""
     body = await read_body(request)
     try:
         proof = signing.from_header(request.headers.get(signing.HEADER, ""))
@@ -57,7 +62,7 @@ async def signer(request: Request, doorkeeper: Doorkeeper) -> str:
         body=body,
     )
     doorkeeper.admit_key(proof.key)
-    return proof.key
+    return proof.key, body
 
 
 async def read_body(request: Request) -> bytes:

@@ -13,14 +13,15 @@ from crowdgrad.net.rooms import Problem
 KEPT = (
     ("You lend a machine",
      "Your public key, the name you chose, what your machine has (cores, memory, GPU, measured "
-     "speed, bandwidth, engine, version of crowdgrad), your hours and limits, and what you would "
-     "work for",
+     "speed, bandwidth, engine, version of crowdgrad, whether others can dial it), your hours and "
+     "limits, and what you would work for",
      "Kept while you are here; where you did not say good-bye, {absent} longer"),
     ("Your place in a job", "The position you were given, your key’s fingerprint and your name",
      "Kept as long as the job is"),
     ("You publish a job",
      "Everything you say of it: title, cause, description, contact, requirements, "
-     "hyperparameters, your public key, the address where volunteers reach you, whom you invite",
+     "hyperparameters, your public key, the addresses and relays by which volunteers reach you, "
+     "whom you invite",
      "Kept until you withdraw it, or {away} after it ended or you were last heard"),
     ("What somebody gave",
      "For each key and job: units, samples and FLOP as the host reports them, and what the "
@@ -28,14 +29,19 @@ KEPT = (
      "Kept until one of the two deletes it, as below"),
 )  # fmt: skip
 SEEN = (
-    ("Everybody", "Public jobs as their hosts describe them, without address and invitations; what "
-     "each key’s fingerprint gave, as far as both sides have signed it. Of a job that is not "
-     "public, only the amount."),
-    ("The members of a job", "The host’s address; each other’s names and fingerprints. Whoever "
-     "works for a host connects to it, so it sees their network address."),
+    ("Everybody", "Public jobs as their hosts describe them, without the ways to the host, its "
+     "whole key and invitations; what each key’s fingerprint gave, as far as both sides have "
+     "signed it. Of a job that is not public, only the amount."),
+    ("The members of a job", "The host’s address and the other ways to it, and its whole public "
+     "key; each other’s names and fingerprints. Whoever works for a host connects to it, so it "
+     "sees their network address; through a relay it does not."),
+    ("Whoever runs a relay", "Where a host and a volunteer meet at one: both network addresses, "
+     "both keys, when they talk, and how much. Not what they say: that is encrypted from one to "
+     "the other."),
     ("Whoever runs this service", "All that is kept, and the network addresses you come from. "
      "Those are counted in memory for a while, so that nobody takes all there is, and written into "
-     "no database."),
+     "no database. Whoever asks to be dialled is dialled at the address they come from; the answer "
+     "is theirs alone, and not kept."),
 )  # fmt: skip
 FORGETTING = (
     "Your registration, your name in every roster and everything you gave are gone. Your jobs are "

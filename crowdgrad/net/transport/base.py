@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 Payload = bytes | bytearray | memoryview
 Ear = Callable[[Message, memoryview], bool]
 """Whether a frame is dealt with; otherwise `receive` hands it over. It must not wait, nor raise."""
+RELAYED = "relay "
+"""Before the relay's address, as the name of a peer behind one."""
 MAX_WAITING_FRAMES = 16
 MAX_WAITING_PAYLOADS = 2
 
@@ -40,6 +42,12 @@ class Connection(Protocol):
     """Loop time at which something was last sent."""
     received_bytes: int
     """All that has arrived, frames and heartbeats included."""
+
+    @property
+    def binding(self) -> bytes:
+        """The public key in the listener's certificate; empty where nothing is encrypted. Proofs
+        are made for it, so that nobody in between can pass them on."""
+        ...
 
     @property
     def sent_bytes(self) -> int:

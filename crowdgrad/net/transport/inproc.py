@@ -12,6 +12,7 @@ import itertools
 from collections import deque
 from collections.abc import Callable
 
+from crowdgrad.domain.routes import Whereabouts
 from crowdgrad.errors import PeerError, PortBusy, Unreachable
 from crowdgrad.net.framing import Sink, pack
 from crowdgrad.net.messages import MAX_BODY_BYTES, Message, problem
@@ -39,6 +40,10 @@ class InprocConnection:
         self._backlog: deque[memoryview] = deque()
         """What has arrived behind a payload that has no room yet."""
         self.received_bytes = self._sent_bytes = 0
+
+    @property
+    def binding(self) -> bytes:
+        return b""
 
     @property
     def sent_bytes(self) -> int:
@@ -179,6 +184,10 @@ class InprocNetwork:
             raise PortBusy(f"Port {port} on {host} is in use.", advice="Choose another.")
         self.listeners[address] = handler
         return InprocListener(self, address)
+
+    async def dial(self, where: Whereabouts) -> InprocConnection:
+        """Along the first way there is."""
+        return await self.connect(where.routes[0].host, where.routes[0].port)
 
     async def connect(
         self, host: str, port: int, *, there: Route = straight, back: Route = straight

@@ -1,5 +1,8 @@
 """Frames over TCP: the event loop reads straight into our buffers (`BufferedProtocol`).
 
+Between the socket and the frames there may be a layer (`net.transport.layers`): TLS, a WebSocket, a
+relay's first words. Without one, as on loopback, nothing is copied on the way.
+
 uvloop where it is installed, plain asyncio otherwise. A large payload is sent in parts: a socket
 takes what it is given for as long as the other side reads, and nobody else has a turn meanwhile.
 uvloop writes from where it lies; asyncio copies what the socket does not take at once, so its parts
@@ -10,10 +13,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
+import ssl
+import weakref
+from collections.abc import Callable
 from typing import cast
 
-from crowdgrad.errors import PeerError, TurnedAway, Unreachable
+from crowdgrad.errors import ConnectionLost, FrameError, PeerError, TurnedAway, Unreachable
 from crowdgrad.net.framing import Sink, pack
 from crowdgrad.net.messages import MAX_BODY_BYTES, Message, problem
 from crowdgrad.net.ports import bind
@@ -26,6 +33,10 @@ from crowdgrad.net.transport.base import (
     guarded,
     lost,
 )
+from crowdgrad.net.transport.layers import Bare, Layer, Sniffing, innermost
+from crowdgrad.net.transport.tls import Tls
+
+logger = logging.getLogger(__name__)
 
 NOTHING = memoryview(b"")
 MAX_CONNECTIONS = 4096
@@ -40,11 +51,30 @@ READ_BYTES = 128 << 10
 more: a quick sender's whole vector would hold the loop."""
 SMALL_BYTES = 512 << 10
 """What is left of a payload is read in one go from here on."""
+LAYERED_PART_BYTES = 256 << 10
+"""What a layer is given at once: it stays in the processor's cache between its passes."""
+AGREEING_S = 10.0
+"""How long a dialler may take to agree on a layer."""
+MOST_AGREEING = 1024
+"""Diallers that have not agreed on one yet. Whoever has taken longest makes room for the next."""
+MOST_ANSWERS_BYTES = 1 << 20
+"""What a layer may have answered to somebody who does not read it (a WebSocket's pongs)."""
 
 
 class TcpConnection(asyncio.BufferedProtocol):
-    def __init__(self, on_made: OnConnection | None = None) -> None:
-        self.peer = "?"
+    def __init__(
+        self,
+        on_made: OnConnection | None = None,
+        *,
+        layer: Layer | None = None,
+        choose: Callable[[str], Layer] | None = None,
+        peer: str = "",
+    ) -> None:
+        """`on_made`: called once the other side has been reached, through `layer` where there is
+        one; `choose`: it depends on where the connection comes from. `peer`: whom we talk to, where
+        it is not whoever the socket is connected to."""
+        self.peer = peer or "?"
+        self._choose = choose
         self.heard_at = self.sent_at = 0.0
         self._loop = asyncio.get_running_loop()
         self._on_made = on_made
@@ -56,7 +86,15 @@ class TcpConnection(asyncio.BufferedProtocol):
         self._refusing = False
         self._copies = isinstance(self._loop, asyncio.BaseEventLoop)
         """Whether writing copies what the socket does not take at once; uvloop does not."""
+        self._layer = layer
+        self._pumping = False
+        self._agreed: asyncio.Future[None] = self._loop.create_future()
+        """Set when frames can be sent; whatever prevented it."""
+        self._answers_bytes = 0
+        """What the layer has answered since the other side last read all there was."""
         self._part_bytes = COPIED_PART_BYTES if self._copies else PART_BYTES
+        if layer is not None:
+            self._part_bytes = LAYERED_PART_BYTES
         self._turn = asyncio.Lock()
         """Of sending in parts: nobody else's frame may come in between."""
         self._rest = NOTHING
@@ -75,6 +113,25 @@ class TcpConnection(asyncio.BufferedProtocol):
     @property
     def paused(self) -> bool:
         return self._inbox.paused
+
+    @property
+    def binding(self) -> bytes:
+        layer = innermost(self._layer)
+        return layer.key if isinstance(layer, Tls) else b""
+
+    @property
+    def usable(self) -> bool:
+        """Whether the other side has been reached and nothing has ended it."""
+        return self._agreed.done() and self._inbox.error is None
+
+    async def agreed(self) -> None:
+        """Wait until the other side has been reached. Raises PeerError."""
+        await self._agreed
+        self._inbox.check()
+
+    def once_agreed(self, call: Callable[[], None]) -> None:
+        """Call it when the other side has been reached, or never will be."""
+        self._agreed.add_done_callback(lambda _: call())
 
     def set_sink(self, sink: Sink) -> None:
         if self._inbox.error is None:
@@ -108,8 +165,13 @@ class TcpConnection(asyncio.BufferedProtocol):
         self._inbox.check()
         assert self._transport is not None
         head = pack(message, len(payload))
-        self._transport.writelines([head, payload] if len(payload) else [head])
-        self._written_bytes += len(head) + len(payload)
+        if self._layer is None:
+            self._transport.writelines([head, payload] if len(payload) else [head])
+            self._written_bytes += len(head) + len(payload)
+        else:
+            self._layer.write(head)
+            self._layer.write(payload)
+            self._flush()
         self.sent_at = self._loop.time()
         # Some versions of asyncio forget to say that something is left.
         left = self._copies and self._transport.get_write_buffer_size() > 0
@@ -144,9 +206,31 @@ class TcpConnection(asyncio.BufferedProtocol):
 
     def _write(self, part: Payload) -> None:
         assert self._transport is not None
-        self._transport.write(part)
-        self._written_bytes += len(part)
+        if self._layer is None:
+            self._transport.write(part)
+            self._written_bytes += len(part)
+        else:
+            self._layer.write(part)
+            self._flush()
         self.sent_at = self._loop.time()
+
+    def _flush(self) -> int:
+        """Send what the layer has for the socket; how much that was."""
+        assert self._transport is not None
+        assert self._layer is not None
+        data = self._layer.take()
+        if data:
+            self._transport.write(data)
+            self._written_bytes += len(data)
+        return len(data)
+
+    def _answer(self) -> None:
+        """Send what the layer answers to what has arrived. Raises FrameError."""
+        if self._writable.is_set():
+            self._answers_bytes = 0
+        self._answers_bytes += self._flush()
+        if self._answers_bytes > MOST_ANSWERS_BYTES:
+            raise FrameError("The other side wants answers and does not read them.")
 
     async def _gone(self) -> None:
         """A part has left our hands, and others have had a turn."""
@@ -167,28 +251,49 @@ class TcpConnection(asyncio.BufferedProtocol):
         We go on reading for a moment: closing with unread bytes would reset the connection, and the
         other side would never hear why.
         """
-        self._inbox.end(error)
+        self._end(error)
         assert self._transport is not None
         if self._refusing or self._transport.is_closing():
             return
         self._refusing = True
         self._resume_reading()
-        self._hurry()
-        self._transport.write(pack(problem(error)))
+        with contextlib.suppress(PeerError):  # a broken layer carries no last words
+            self._hurry()
+            self._last_words(pack(problem(error)))
         if self._transport.can_write_eof():
             self._transport.write_eof()
         self._loop.call_later(REFUSE_GRACE_S, self._transport.abort)
 
+    def _last_words(self, words: bytes) -> None:
+        assert self._transport is not None
+        if self._layer is None or self._layer.ready:
+            self._write(words)
+        elif isinstance(self._layer, Sniffing) and self._layer.chosen is None:
+            # Nobody can tell what it speaks.
+            self._transport.write(words)
+        if self._layer is not None:  # an alert may say why nothing came about
+            self._layer.end()
+            self._flush()
+
     def close(self, error: PeerError | None = None) -> None:
-        self._inbox.end(error or lost(self.peer, "We closed the connection"))
+        self._end(error or lost(self.peer, "We closed the connection"))
         if self._transport is None or self._refusing:
             return  # `refuse` ends it, in a moment
         if error is not None:
             self._transport.abort()
         elif not self._transport.is_closing():
-            self._hurry()
+            with contextlib.suppress(PeerError):
+                self._hurry()
+                self._last_words(b"")
             self._transport.close()
             self._loop.call_later(CLOSE_GRACE_S, self._transport.abort)
+
+    def _end(self, error: PeerError) -> None:
+        self._inbox.end(error)
+        if not self._agreed.done():
+            self._agreed.set_result(None)
+            if self._on_made is not None:  # nobody else will ever hear of it
+                logger.info("%s has not come in: %s", self.peer, error)
 
     async def wait_closed(self) -> None:
         await self._closed.wait()
@@ -197,20 +302,48 @@ class TcpConnection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        if self._inbox.error is not None:  # it had to make room before it was here
+            self._transport.abort()
+            return
         self._transport.set_write_buffer_limits(high=0)
         self.heard_at = self.sent_at = self._loop.time()
-        self.peer = _readable(transport.get_extra_info("peername"))
+        if self.peer == "?":
+            self.peer = _readable(transport.get_extra_info("peername"))
         sock = transport.get_extra_info("socket")
         if sock is not None:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._choose is not None:
+            name = transport.get_extra_info("peername")
+            self._layer = self._choose(str(name[0]) if isinstance(name, tuple) else "")
+            self._part_bytes = LAYERED_PART_BYTES
+        if self._layer is None:
+            self._reached()
+            return
+        if self._on_made is not None:  # whoever dials has its own patience
+            self._loop.call_later(AGREEING_S, self._agree_or_go)
+        try:
+            self._layer.begin()
+            self._pump()
+        except PeerError as error:
+            self.refuse(error)
+
+    def _agree_or_go(self) -> None:
+        if not self._agreed.done():
+            self.close(lost(self.peer, f"Nothing was agreed on within {AGREEING_S:g} s"))
+
+    def _reached(self) -> None:
+        """The other side: frames may be sent from now on."""
+        if self._agreed.done():
+            return
+        self._agreed.set_result(None)
         if self._on_made is not None:
             task = self._loop.create_task(guarded(self._on_made, self))
             _TASKS.add(task)
             task.add_done_callback(_TASKS.discard)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        if self._inbox.error is not None:
-            return memoryview(bytearray(1 << 16))
+        if self._inbox.error is not None or self._layer is not None:
+            return _scratch(self._loop)
         room = self._inbox.reader.buffer()
         return room if len(room) <= SMALL_BYTES else room[:READ_BYTES]
 
@@ -220,22 +353,61 @@ class TcpConnection(asyncio.BufferedProtocol):
         if self._inbox.error is not None:
             return  # we have said goodbye: whatever still arrives is not looked at
         try:
-            self._inbox.filled(nbytes)
+            if self._layer is None:
+                self._inbox.filled(nbytes)
+            else:
+                self._layer.feed(_scratch(self._loop)[:nbytes])
+                self._pump()
         except PeerError as error:
             self.refuse(error)
+
+    def _pump(self) -> None:
+        """Take frames out of the layer for as long as somebody wants them. Raises PeerError."""
+        layer = self._layer
+        if self._pumping or layer is None:
+            return
+        self._pumping = True
+        try:
+            self._answer()
+            if layer.ready:
+                self._reached()
+                self._read_from(layer)
+                self._drop_bare(layer)
+        finally:
+            self._pumping = False
+
+    def _read_from(self, layer: Layer) -> None:
+        while not self._inbox.paused and self._inbox.error is None:
+            count = layer.read_into(self._inbox.reader.buffer())
+            if not count:
+                return
+            self._inbox.filled(count)
+
+    def _drop_bare(self, layer: Layer) -> None:
+        """Where frames come as they are, nothing need be in between any more."""
+        bare = layer.chosen if isinstance(layer, Sniffing) else layer
+        if isinstance(bare, Bare) and bare.empty:
+            self._layer = None
+            self._part_bytes = COPIED_PART_BYTES if self._copies else PART_BYTES
 
     def eof_received(self) -> bool:
         # The event loop now closes our half too, once all is sent: not for ever, if nobody reads.
         assert self._transport is not None
-        self._inbox.end(lost(self.peer, "The other side closed the connection"))
+        self._end(lost(self.peer, self._how_it_ended()))
         self._loop.call_later(CLOSE_GRACE_S, self._transport.abort)
         return False
 
+    def _how_it_ended(self) -> str:
+        layer = innermost(self._layer)
+        if isinstance(layer, Tls) and not layer.closed:
+            return "The connection was cut off"  # nobody who reads along can say good-bye for them
+        return "The other side closed the connection"
+
     def connection_lost(self, exc: Exception | None) -> None:
-        why = "The other side closed the connection"
+        why = self._how_it_ended()
         if isinstance(exc, OSError) and exc.strerror:
             why = exc.strerror
-        self._inbox.end(lost(self.peer, why))
+        self._end(lost(self.peer, why))
         self._writable.set()
         self._closed.set()
 
@@ -250,11 +422,30 @@ class TcpConnection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def _resume_reading(self) -> None:
+        if self._layer is not None and self._inbox.error is None:
+            try:
+                self._pump()  # what it holds comes first
+            except PeerError as error:
+                self.refuse(error)
+                return
+            if self._inbox.paused:
+                return
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
 
 _TASKS: set[asyncio.Task[None]] = set()
+_SCRATCH: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, memoryview] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+def _scratch(loop: asyncio.AbstractEventLoop) -> memoryview:
+    """Where a loop's sockets are read for layers: what arrives is fed before the next is read."""
+    found = _SCRATCH.get(loop)
+    if found is None:
+        found = _SCRATCH[loop] = memoryview(bytearray(READ_BYTES))
+    return found
 
 
 class TcpListener:
@@ -282,14 +473,17 @@ def allow_connections(count: int) -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-async def listen(host: str, port: int, handler: OnConnection) -> TcpListener:
+async def listen(
+    host: str, port: int, handler: OnConnection, *, layer: Callable[[str], Layer] | None = None
+) -> TcpListener:
     """Call `handler` with every connection; it is closed when the handler returns.
 
-    Raises PortBusy or SettingError.
+    `layer`: for a connection from that address. Raises PortBusy or SettingError.
     """
-    allow_connections(MAX_CONNECTIONS)
+    allow_connections(MAX_CONNECTIONS + (MOST_AGREEING if layer is not None else 0))
     loop = asyncio.get_running_loop()
     open_connections: set[TcpConnection] = set()
+    agreeing = _Agreeing()
 
     async def limited(connection: Connection) -> None:
         tcp = cast(TcpConnection, connection)
@@ -302,30 +496,79 @@ async def listen(host: str, port: int, handler: OnConnection) -> TcpListener:
         finally:
             open_connections.discard(tcp)
 
-    server = await loop.create_server(lambda: TcpConnection(limited), sock=bind(host, port))
+    def dialled() -> TcpConnection:
+        connection = TcpConnection(limited, choose=layer)
+        if layer is not None:
+            agreeing.add(connection)
+        return connection
+
+    server = await loop.create_server(dialled, sock=bind(host, port))
     return TcpListener(server)
 
 
-async def connect(host: str, port: int, *, timeout_s: float = 10.0) -> TcpConnection:
-    """Raises Unreachable."""
+class _Agreeing:
+    """Those who have dialled and not agreed on a layer yet, the longest there first."""
+
+    def __init__(self) -> None:
+        self._here: dict[TcpConnection, None] = {}
+
+    def add(self, connection: TcpConnection) -> None:
+        if len(self._here) >= MOST_AGREEING:
+            slowest = next(iter(self._here))
+            del self._here[slowest]
+            slowest.close(
+                lost(slowest.peer, "It made room for others before anything was agreed on")
+            )
+        self._here[connection] = None
+        connection.once_agreed(lambda: self._here.pop(connection, None))
+
+
+async def connect(
+    host: str,
+    port: int,
+    *,
+    layer: Layer | None = None,
+    timeout_s: float = 10.0,
+    peer: str = "",
+    web: ssl.SSLContext | None = None,
+) -> TcpConnection:
+    """Dial, and reach the other side through `layer`. `web`: inside the TLS of the web's
+    certificates. Raises Unreachable; PeerError where somebody answers, but not as we do."""
     loop = asyncio.get_running_loop()
+    connection: TcpConnection | None = None
+    cause: Exception | None = None
+    handed_over = False
     try:
         async with asyncio.timeout(timeout_s):
-            _, connection = await loop.create_connection(TcpConnection, host, port)
+            _, connection = await loop.create_connection(
+                lambda: TcpConnection(layer=layer, peer=peer), host, port, ssl=web
+            )
+            await connection.agreed()
     except TimeoutError:
+        if connection is not None:
+            raise ConnectionLost(
+                f"Somebody listens at {host}:{port}, but said nothing of use for {timeout_s:g} s.",
+                advice="Is it a crowdgrad host? Something in between may not let it through.",
+            ) from None
         why = f"no answer within {timeout_s:g} s"
-    except (OSError, OverflowError, UnicodeError) as error:
+    except (OSError, OverflowError, ValueError) as error:  # a name may be none in many ways
+        cause = error
         why = getattr(error, "strerror", None) or str(error)
     else:
+        handed_over = True
         return connection
+    finally:
+        if connection is not None and not handed_over:  # perhaps we were cancelled just then
+            connection.close(lost(connection.peer, "We gave up"))
     raise Unreachable(
         f"Nobody answers at {host}:{port} ({why}).",
         advice="Is the host running, and is the address right?",
-    )
+    ) from cause
 
 
 def _readable(name: object) -> str:
     if isinstance(name, tuple) and len(name) >= 2:
         host, port = name[:2]
+        host = host.removeprefix("::ffff:")  # a socket for both kinds of addresses says it so
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     return str(name or "?")

@@ -12,6 +12,7 @@ import numpy as np
 
 from crowdgrad.domain.job import JobId
 from crowdgrad.domain.program import ProgramSpec
+from crowdgrad.domain.routes import Whereabouts
 from crowdgrad.domain.work import LocalSteps, UnitId, Update, Version, VolunteerId
 from crowdgrad.host.parameters import Parameters, Saved
 from crowdgrad.host.servers import proofs
@@ -120,9 +121,9 @@ class Town:
             whole=self._copies,
         )
 
-    async def _connect(self, host: str, port: int) -> Connection:
-        connection = await self.network.connect(host, port)
-        self.connections[port - 1] = connection
+    async def _connect(self, where: Whereabouts) -> Connection:
+        connection = await self.network.dial(where)
+        self.connections[where.routes[0].port - 1] = connection
         return connection
 
     async def _lose(self, why: str) -> None:
