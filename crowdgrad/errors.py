@@ -38,7 +38,8 @@
         ├── TurnedAway          CG506    the other side does not want us (full, over, unknown)
         ├── Replaced            CG507    somebody with the same key has come since
         ├── NotDialled          CG508    a host sends us to an address near ourselves
-        └── Impostor            CG509    somebody else answers than whoever we look for
+        ├── Impostor            CG509    somebody else answers than whoever we look for
+        └── NotPutThrough       CG510    a relay does not join us with whoever we look for
 
 Codes are never reused. A message says what happened, with the values; `advice` says what to do.
 """
@@ -239,6 +240,12 @@ class NotDialled(PeerError):
 
 class Impostor(PeerError):
     code = "CG509"
+
+
+class NotPutThrough(PeerError):
+    """A relay says so, which does not speak for the host: the next time it may be otherwise."""
+
+    code = "CG510"
 
 
 def one_line(text: str) -> str:

@@ -13,7 +13,7 @@ import msgspec
 from crowdgrad.doctor import measuring, seen
 from crowdgrad.domain.codes import as_local_code, code_fits
 from crowdgrad.domain.routes import Route, Whereabouts, route_of
-from crowdgrad.errors import CrowdgradError, RouterError, TurnedAway, one_line
+from crowdgrad.errors import CrowdgradError, NotPutThrough, RouterError, one_line
 from crowdgrad.net import lan, reaching, relay_words, resolve, rooms, web
 from crowdgrad.net.dialling import Dialler
 from crowdgrad.net.identity import Identity, guest, id_of
@@ -181,7 +181,7 @@ async def relay(route: str) -> seen.Relay:
     key, where = guest(), route_of(route)
     try:
         found = await measure(where, key, count=FEW_BYTES, timeout_s=FEW_S)
-    except TurnedAway as error:  # it is there
+    except NotPutThrough as error:  # it is there
         return seen.Relay(route=route, refused=one_line(error.message))
     except CrowdgradError as error:
         return seen.Relay(route=route, trouble=trouble(error))

@@ -1,4 +1,8 @@
-"""The relays at which this host can be called: two at a time, others when one stays away."""
+"""The relays at which this host can be called: two at a time, others when one stays away.
+
+One relay may be known by two names (a port of its own, and a path of a web server): both are told
+to volunteers, and count as one.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ from crowdgrad.domain.routes import Route, route_of
 from crowdgrad.errors import CrowdgradError, PeerError
 from crowdgrad.net.dialling import FINAL, dial
 from crowdgrad.net.identity import Identity
+from crowdgrad.net.relay_words import at_of
 from crowdgrad.net.relayed import AtRelay
 from crowdgrad.net.transport import tls
 from crowdgrad.net.transport.base import Connection, OnConnection, guarded
@@ -75,7 +80,9 @@ class Relays:
 
         The others may take a moment longer: a link that is shown now is to name them, too.
         """
-        self._candidates = ranked(self._key.id, relays)
+        # One name by two carriers is one place at a relay: the second would push the first out.
+        places = {at_of(route_of(name)): name for name in reversed(relays)}
+        self._candidates = ranked(self._key.id, (*places.values(),))
         for name in [name for name in self._at if name not in self._candidates]:
             await self._at.pop(name).end()
         self._fill()
@@ -98,8 +105,8 @@ class Relays:
         """As many as we want, the preferred first; whoever stays away gives its place up."""
         now = asyncio.get_running_loop().time()
         for name in self._candidates:
-            wanted = sum(not post.given_up(now) for post in self._at.values())
-            if wanted >= RELAYS_A_HOST:
+            wanted = {post.whom for post in self._at.values() if not post.given_up(now)}
+            if len(wanted) >= RELAYS_A_HOST:
                 return
             if name not in self._at:
                 self._at[name] = _Post(name, self)
@@ -145,7 +152,7 @@ class _Post:
     """At one relay."""
 
     def __init__(self, name: str, relays: Relays) -> None:
-        self._relays = relays
+        self._name, self._relays = name, relays
         self._loop = asyncio.get_running_loop()
         self._since = self._loop.time()
         """When it came, went, or was first looked for."""
@@ -157,6 +164,11 @@ class _Post:
     @property
     def here(self) -> bool:
         return self._at.connected
+
+    @property
+    def whom(self) -> str:
+        """Which relay that is: as it says itself, once it has."""
+        return self._at.relay or self._name
 
     @property
     def tries(self) -> bool:

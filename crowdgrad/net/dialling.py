@@ -19,6 +19,7 @@ from crowdgrad.errors import (
     ConnectionLost,
     CrowdgradError,
     Impostor,
+    NotPutThrough,
     PeerError,
     TargetError,
     TurnedAway,
@@ -36,7 +37,7 @@ STAGGER_S = 1.5
 """How long a way may be silent before the next is tried beside it."""
 DIRECT_S, RELAYED_S = 8.0, 15.0
 """How long each may take; through a relay the host has to dial, too."""
-FINAL = (Impostor, TurnedAway, VersionMismatch)
+FINAL = (Impostor, TurnedAway, VersionMismatch, NotPutThrough)
 """Somebody has answered: another carrier would bring the same answer."""
 
 Open = Callable[..., Awaitable[Connection]]

@@ -26,8 +26,8 @@ from crowdgrad.errors import (
     CrowdgradError,
     FrameError,
     MessageError,
+    NotPutThrough,
     PeerError,
-    TurnedAway,
     VersionMismatch,
     one_line,
     tree,
@@ -55,8 +55,8 @@ Pin = Annotated[str, Meta(min_length=16, max_length=64, pattern=r"^[0-9a-f]*\Z")
 At = Annotated[str, Meta(max_length=MAX_AT, pattern=r"^[!-~]*\Z")]
 JobName = Annotated[str, Meta(max_length=MAX_JOB, pattern=r"^[A-Za-z0-9_.-]*\Z")]
 Words = Annotated[str, Meta(max_length=MAX_WORDS)]
+RelayId = Annotated[str, Meta(max_length=32, pattern=r"^[0-9a-f]*\Z")]
 Seconds = Annotated[float, Meta(ge=0.0, le=1e6)]
-Amount = Annotated[int, Meta(ge=0, le=1 << 62)]
 
 
 class Word(msgspec.Struct, frozen=True, kw_only=True, tag_field="say", tag=True):
@@ -87,15 +87,12 @@ class Serve(Word, frozen=True):
 
 
 class Registered(Word, frozen=True):
-    """Relay: I will. This is how often we beat, and what you may have."""
+    """Relay: I will. This is how often we beat, and who I am."""
 
     heartbeat_s: Annotated[float, Meta(ge=0.05, le=600.0)]
     silence_s: Annotated[float, Meta(ge=0.1, le=3600.0)]
-    pairs: Amount = 0
-    """Callers at once."""
-    bytes_per_s: Amount = 0
-    """Of all your callers together; 0: no limit."""
-    bytes_per_day: Amount = 0
+    relay: RelayId = ""
+    """Who I am: whoever hears it twice has dialled one relay under two names."""
 
 
 class Call(Word, frozen=True):
@@ -181,7 +178,7 @@ def refusal(error: CrowdgradError, reason: str) -> Refused:
 def told(said: Refused) -> PeerError:
     """The error that a relay's refusal is for us: of the kind its code names."""
     kinds = {kind.code: kind for kind in tree(PeerError)}
-    kind = kinds.get(said.code, TurnedAway)
+    kind = kinds.get(said.code, NotPutThrough)
     return kind(f"The relay says: {one_line(said.message)}", advice=one_line(said.advice))
 
 

@@ -48,6 +48,8 @@ class AtRelay:
         `connected` or `failure` is another now."""
         self.route = route
         self.connected = False
+        self.relay = ""
+        """Who the relay is, as it says; empty: it has not said so."""
         self.failure: CrowdgradError | None = None
         """Why it is not, the last time it was tried."""
         self._key, self._job = key, job
@@ -88,6 +90,7 @@ class AtRelay:
         try:
             granted = layer.registered
             assert granted is not None, "its layer is not ready"
+            self.relay = granted.relay
             self._changed(True, None)
             beating = asyncio.create_task(
                 keep_alive(connection, beat_s=granted.heartbeat_s, silence_s=granted.silence_s)

@@ -129,14 +129,16 @@ class Serving(_Wordy):
         wire: Wire,
         *,
         name: str,
+        at: str,
         digest: str,
         beat_s: float,
         silence_s: float,
         clock: Callable[[], float],
     ) -> None:
-        """`name`: under which it is called. `digest`: of its key, whole."""
+        """`name`: under which it is called. `at`: what it dialled us as. `digest`: of its key,
+        whole."""
         super().__init__(desk)
-        self.wire, self.name, self.digest = wire, name, digest
+        self.wire, self.name, self.at, self.digest = wire, name, at, digest
         self._beat_s, self._silence_s, self._clock = beat_s, silence_s, clock
         self.heard_at = self.sent_at = clock()
         self._reader = FrameReader(refuse_payload)

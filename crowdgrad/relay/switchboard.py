@@ -11,7 +11,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from crowdgrad.errors import PeerError, Replaced, TurnedAway
+from crowdgrad.errors import NotPutThrough, PeerError, Replaced
 from crowdgrad.net import framing
 from crowdgrad.net import relay_words as words
 from crowdgrad.net.addresses import NONE, Proxies, counted, forwarded
@@ -79,7 +79,9 @@ class Switchboard:
         self._guests: dict[Wire, Guest] = {}
         self._leaving: dict[Wire, Leaving] = {}
         self._measuring: dict[Wire, Measuring] = {}
-        self.hosts: dict[str, Serving] = {}
+        self.hosts: dict[str, dict[str, Serving]] = {}
+        """By the name they are called by, then by what they dialled us as; the newest last."""
+        self._id = random_bytes(ID_DIGITS // 2).hex()
         self.pairs: set[Pair] = set()
         self.waiting: set[Waiting] = set()
         self._looking = loop.call_later(LOOK_S, self._look)
@@ -91,7 +93,10 @@ class Switchboard:
     def wires(self) -> int:
         """Open connections."""
         known = len(self._guests) + len(self._leaving) + len(self._measuring)
-        return known + len(self.hosts) + len(self.waiting) + 2 * len(self.pairs)
+        return known + self.book.hosts.all + len(self.waiting) + 2 * len(self.pairs)
+
+    def _serving(self) -> list[Serving]:
+        return [host for places in self.hosts.values() for host in places.values()]
 
     # -- those who come ---------------------------------------------------------------------------
 
@@ -124,7 +129,7 @@ class Switchboard:
         address = counted(forwarded(peer, headers, self.rules.proxies))
         verdict = self.book.arrive(address, self.now())
         if not verdict:
-            raise TurnedAway(verdict.words)
+            raise NotPutThrough(verdict.words)
         self.book.strangers.add("", -1)
         guest.wire.address = address
 
@@ -168,26 +173,26 @@ class Switchboard:
         wire, limits = guest.wire, self.limits
         digest = digest_of(word.key)
         name = _name(digest, word.job)
-        before = self.hosts.get(name)
-        if before is not None and before.digest != digest:
+        places = self.hosts.get(name, {})
+        if any(one.digest != digest for one in places.values()):
             return Verdict("not-allowed", "Somebody with a key much like yours is here.")
+        before = places.get(word.at)
         verdict = self.book.may_serve(digest, wire.address, again=before is not None)
         if not verdict:
             return verdict
         self._settled(guest)
         if before is not None:
             self._replace(before)
-        self.hosts[name] = host = Serving(
-            self, wire, name=name, digest=digest, beat_s=limits.heartbeat_s,
+        host = Serving(
+            self, wire, name=name, at=word.at, digest=digest, beat_s=limits.heartbeat_s,
             silence_s=limits.silence_s, clock=self.now,
         )  # fmt: skip
+        self.hosts.setdefault(name, {})[word.at] = host
         self.book.hosts.add(wire.address)
         self.events.registrations += 1
         self.events.tell("host here", host=name, address=wire.address, again=before is not None)
         wire.send(words.pack(words.Registered(
-            heartbeat_s=limits.heartbeat_s, silence_s=limits.silence_s,
-            pairs=limits.pairs_per_host, bytes_per_s=int(limits.key_bytes_per_s),
-            bytes_per_day=limits.key_bytes_per_day,
+            heartbeat_s=limits.heartbeat_s, silence_s=limits.silence_s, relay=self._id,
         )))  # fmt: skip
         for caller in self.waiting:  # knocks that its former connection may never have brought
             if caller.host == name:
@@ -201,7 +206,10 @@ class Switchboard:
         self._let_go(host.wire, framing.pack(problem(error)))
 
     def _lose_host(self, host: Serving, why: str) -> None:
-        del self.hosts[host.name]
+        places = self.hosts[host.name]
+        del places[host.at]
+        if not places:
+            del self.hosts[host.name]
         self.book.hosts.add(host.wire.address, -1)
         self.events.tell("host gone", host=host.name, why=why)
 
@@ -225,11 +233,10 @@ class Switchboard:
 
     def _find(self, pin: str, job: str) -> Serving | None:
         """The host with that key, for that job; who names none gets the one that came last."""
-        host = self.hosts.get(_name(pin, job))
-        if host is None and not job:
-            ours = (one for one in self.hosts.values() if one.digest.startswith(pin))
-            host = next(reversed([*ours]), None)
-        return host if host is not None and host.digest.startswith(pin) else None
+        found = [*self.hosts.get(_name(pin, job), {}).values()]
+        if not found and not job:
+            found = [one for one in self._serving() if one.digest.startswith(pin)]
+        return found[-1] if found and found[-1].digest.startswith(pin) else None
 
     def _answer(self, guest: Guest, word: words.Answer) -> Verdict:
         waiting, verdict = self._tickets.redeem(word.ticket, self.now())
@@ -306,7 +313,8 @@ class Switchboard:
     # -- those who go -----------------------------------------------------------------------------
 
     def _turn_away(self, wire: Wire, verdict: Verdict, *, key: str = "") -> None:
-        self._refuse(wire, TurnedAway(verdict.words, advice=verdict.advice), verdict.reason, key)
+        error = NotPutThrough(verdict.words, advice=verdict.advice)
+        self._refuse(wire, error, verdict.reason, key)
 
     def broke(self, wire: Wire, error: PeerError) -> None:
         self._refuse(wire, error, "bad-words", "")
@@ -381,7 +389,7 @@ class Switchboard:
         for waiting in self._tickets.expired(now):
             unanswered = Verdict("not-answering", "The host does not answer.", AGAIN)
             self._turn_away(waiting.wire, unanswered, key=waiting.key)
-        for host in list(self.hosts.values()):
+        for host in self._serving():
             action, why = host.look(now)
             if action == "give_up":
                 self.left(host.wire, why)
@@ -397,11 +405,12 @@ class Switchboard:
         self.turns.close()
         for pair in list(self.pairs):
             pair.end("stopping", "the relay stops")
-        stopping = framing.pack(problem(TurnedAway("The relay stops.", advice="Use another.")))
-        for host in list(self.hosts.values()):
+        stopping = framing.pack(problem(NotPutThrough("The relay stops.", advice="Use another.")))
+        serving = self._serving()
+        for host in serving:
             host.wire.send(stopping)
         wires = [*self._guests, *self._leaving, *self._measuring]
-        wires += [host.wire for host in self.hosts.values()]
+        wires += [host.wire for host in serving]
         wires += [waiting.wire for waiting in self.waiting]
         for wire in wires:
             self.left(wire, "the relay stops")

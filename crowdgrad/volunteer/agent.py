@@ -26,6 +26,7 @@ from crowdgrad.errors import (
     CrowdgradError,
     DataError,
     NotDialled,
+    NotPutThrough,
     PeerError,
     ProgramError,
     TurnedAway,
@@ -71,6 +72,8 @@ BLAMELESS = ("other_incarnation", "over", "already_done", "too_old", "too_late")
 MAX_FAILURES = 10
 """Units that may fail one after the other before we leave the job to others."""
 AFTER_FAILURE_S = 0.5
+CUT_OFF = (ConnectionLost, NotPutThrough, Unreachable)
+"""The host has not said a word: whoever was with it comes back."""
 NEAR = ("127.", "[::1]", "localhost")
 """Hosts on this very machine: how fast they are says nothing about its network."""
 MANY_LATE = 20
@@ -215,7 +218,7 @@ class Agent:
                     now = self._clock()
                     if now - began > LASTING_S:  # it was a real connection: begin anew
                         attempt, last_contact = 0, now
-                    cut_off = joined and isinstance(error, ConnectionLost | Unreachable)
+                    cut_off = joined and isinstance(error, CUT_OFF)
                     if self._workshop is None and not cut_off:
                         raise
                     left_s = last_contact + self._reconnect_s - now

@@ -13,6 +13,7 @@ from crowdgrad.errors import (
     MachineError,
     NotAgreed,
     NotDialled,
+    NotPutThrough,
     RefusedHere,
     Unreachable,
     UserError,
@@ -110,7 +111,7 @@ def for_the_host(error: BaseException) -> str:
         said = "its owner has not agreed"
     elif isinstance(error, RefusedHere):
         said = "the job went wrong there before"
-    elif isinstance(error, ConnectionLost | NotDialled | Unreachable):
+    elif isinstance(error, ConnectionLost | NotDialled | NotPutThrough | Unreachable):
         # Where it sent us and what we found there would tell it what else there is around here.
         said = "a connection was lost, or a server could not be reached"
     elif isinstance(error, MachineError | UserError):

@@ -15,6 +15,7 @@ class Played:
     def __init__(self, route: Route, on_change: Callable[[], None], world: World) -> None:
         self.name, self._on_change, self._world = str(route), on_change, world
         self.connected = False
+        self.relay = ""
         self.failure: CrowdgradError | None = None
 
     def come_anew(self) -> None:
@@ -28,6 +29,7 @@ class Played:
                 up = self.name in self._world.up
                 if up != self.connected or (not up and self.failure is None):
                     self.connected = up
+                    self.relay = self._world.also.get(self.name, "") if up else self.relay
                     self.failure = None if up else Unreachable(f"Nobody answers at {self.name}.")
                     self._on_change()
                 await self._world.news[self.name].wait()
@@ -45,6 +47,8 @@ class World:
         self.news: dict[str, asyncio.Event] = {}
         self.changes = 0
         self.came_anew: list[str] = []
+        self.also: dict[str, str] = {}
+        """Who a relay says that it is, by the name it is dialled by."""
 
     def at_relay(self, route: Route, on_change: Callable[[], None]) -> Played:
         return Played(route, on_change, self)

@@ -165,6 +165,18 @@ def test_others_that_are_named_later_take_the_place_of_those_no_longer_named() -
     run_virtual(main())
 
 
+def test_one_relay_under_two_names_counts_once_and_is_told_by_both() -> None:
+    async def main() -> None:
+        world = World(*NAMES)
+        world.also = {ORDER[0]: "0a", ORDER[1]: "0a", ORDER[2]: "0b", ORDER[3]: "0c"}
+        async with registering(world) as relays:
+            await relays.use(NAMES, within_s=8.0)
+            await asyncio.sleep(10 * AWAY_S)
+            assert here(relays) == ORDER[:3], "two relays, three ways"
+
+    run_virtual(main())
+
+
 def test_whoever_cares_is_told() -> None:
     async def main() -> None:
         world = World(NAMES[0])
@@ -224,6 +236,25 @@ def test_whoever_calls_talks_to_the_host_and_to_nobody_else(loop: str) -> None:
             await until(lambda: relays.connected == names[1:])
 
     run(main(), loop)
+
+
+def test_one_relay_with_a_port_and_a_path_of_the_web_has_the_host_once_and_for_good() -> None:
+    async def main() -> None:
+        async with relay() as one, at_relays() as relays:
+            names = (f"relay:127.0.0.1:{one.port}", f"relay:ws://localhost:{one.port}/relay")
+            await relays.use(
+                (*names, f"relay:ws://127.0.0.1:{one.port}/the-first-again"), within_s=8.0
+            )
+            await until(lambda: len(relays.connected) == 2)
+            for number, name in enumerate(names):
+                dialler = Dialler(key=guest("ada"))
+                near = await dialler(Whereabouts(routes=(route_of(name),), key=PIN))
+                await says(near, number)
+                near.close()
+            assert (len(one.board.hosts), one.board.events.registrations) == (1, 2)
+            assert len(relays.connected) == 2
+
+    run(main())
 
 
 class Lying:

@@ -11,16 +11,14 @@ EXAMPLES: tuple[words.Word, ...] = (
     words.Hi(version=1),
     words.Challenge(nonce=b"n" * 32),
     words.Serve(key=KEY, signature=SIGNATURE, at="relay.example.org:8702", job="digits-1"),
-    words.Registered(
-        heartbeat_s=5.0, silence_s=20.0, pairs=1000, bytes_per_s=12_500_000, bytes_per_day=10**11
-    ),
+    words.Registered(heartbeat_s=5.0, silence_s=20.0, relay="0123456789abcdef"),
     words.Call(host="a1" * 8, key=KEY, signature=SIGNATURE, at="[2001:db8::1]:8702", job=""),
     words.Answer(ticket=b"t" * 16),
     words.Spliced(),
     words.Measure(bytes=1 << 20, key=KEY, signature=SIGNATURE, at="relay.example.org:8702"),
     words.Measuring(bytes=1 << 20),
     words.Measured(seconds=0.25),
-    words.Refused(code="CG506", reason="host-full", message="No.", advice="Try again."),
+    words.Refused(code="CG510", reason="host-full", message="No.", advice="Try again."),
 )
 
 names = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), max_size=words.MAX_AT)

@@ -16,6 +16,7 @@ from crowdgrad.errors import (
     CrowdgradError,
     FrameError,
     Impostor,
+    NotPutThrough,
     TargetError,
     TurnedAway,
     Unreachable,
@@ -174,7 +175,9 @@ def test_where_all_fail_the_most_telling_is_said(errors: list[CrowdgradError], t
     run_virtual(main())
 
 
-@pytest.mark.parametrize("error", [Impostor("x"), TurnedAway("x"), VersionMismatch("x")])
+@pytest.mark.parametrize(
+    "error", [Impostor("x"), TurnedAway("x"), VersionMismatch("x"), NotPutThrough("x")]
+)
 def test_whoever_has_answered_is_not_asked_again_by_another_carrier(error: CrowdgradError) -> None:
     async def main() -> None:
         world = World(h=(0.1, error), web_h=GOOD)

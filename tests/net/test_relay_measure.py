@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from crowdgrad.domain.routes import route_of
-from crowdgrad.errors import TurnedAway, Unreachable
+from crowdgrad.errors import NotPutThrough, Unreachable
 from crowdgrad.net.relay_measure import measure
 from tests.relay.world import CALLER, relay, run, until
 
@@ -27,7 +27,7 @@ def test_so_many_bytes_go_each_way(way: str) -> None:
 def test_a_relay_that_lets_nobody_measure_says_so() -> None:
     async def main() -> None:
         async with relay(measure_bytes=0) as running:
-            with pytest.raises(TurnedAway, match="The relay says: Nobody may measure here"):
+            with pytest.raises(NotPutThrough, match="The relay says: Nobody may measure here"):
                 await measure(route_of(f"relay:127.0.0.1:{running.port}"), CALLER)
 
     run(main())

@@ -15,6 +15,7 @@ from crowdgrad.domain.routes import route_of
 from crowdgrad.errors import (
     FrameError,
     MessageError,
+    NotPutThrough,
     PeerError,
     Replaced,
     TurnedAway,
@@ -188,15 +189,16 @@ def test_a_relay_is_known_by_what_was_dialled(route: str, at: str) -> None:
 
 @pytest.mark.parametrize("message", ["No.", "x" * 500, "\N{SNOWMAN}" * 500, '"\\' * 250])
 def test_every_refusal_fits_and_says_who_it_is_from(message: str) -> None:
-    said = words.refusal(TurnedAway(message, advice=message), "host-full")
+    said = words.refusal(NotPutThrough(message, advice=message), "host-full")
     (body,), _ = all_words(pack(said), [], magic=False)
     error = words.told(words.of_relay(body))  # type: ignore[arg-type]
-    assert isinstance(error, TurnedAway)
+    assert isinstance(error, NotPutThrough)
     assert error.message.startswith("The relay says: ")
 
 
 @pytest.mark.parametrize(("code", "kind"), [
-    ("CG507", Replaced), ("CG506", TurnedAway), ("CG104", TurnedAway), ("", TurnedAway),
+    ("CG507", Replaced), ("CG506", TurnedAway), ("CG510", NotPutThrough),
+    ("CG104", NotPutThrough), ("", NotPutThrough),
 ])  # fmt: skip
 def test_a_refusal_is_of_the_kind_its_code_names(code: str, kind: type[PeerError]) -> None:
     said = words.Refused(code=code, reason="x", message="a\x1b[2Jb", advice="c\nd")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crowdgrad.errors import MessageError, PeerError, TurnedAway
+from crowdgrad.errors import MessageError, NotPutThrough, PeerError
 from crowdgrad.net import relay_words as words
 from crowdgrad.net.identity import guest
 from crowdgrad.net.relay_words import MAGIC, Reader, pack
@@ -125,8 +125,8 @@ def test_whatever_a_relay_says_is_understood_or_refused(kind: str, data: bytes) 
 @any_layer
 def test_a_refusal_is_what_the_relay_says(kind: str) -> None:
     layer = begun(kind)
-    said = words.Refused(code="CG506", reason="host-full", message="Full.", advice="Later.")
-    with pytest.raises(TurnedAway, match=r"The relay says: Full\. Later\."):
+    said = words.Refused(code="CG510", reason="host-full", message="Full.", advice="Later.")
+    with pytest.raises(NotPutThrough, match=r"The relay says: Full\. Later\."):
         layer.feed(memoryview(CHALLENGE + pack(said)))
     assert layer.refused == said  # type: ignore[attr-defined]
     assert not layer.ready

@@ -171,7 +171,7 @@ def test_a_caller_whose_host_does_not_answer_is_told_so() -> None:
             caller = await call(running)
             ticket = await host.knock()
             said = await caller.refused("not-answering")
-            assert said.code == "CG506"
+            assert said.code == "CG510"
             late = await answer(running, ticket)
             await late.refused("unknown-ticket")
             assert tally(running)["counted"] == (1, 0, 0)
@@ -363,6 +363,42 @@ def test_one_key_may_host_several_jobs() -> None:
     run(main())
 
 
+def test_a_host_that_dials_a_relay_by_two_names_is_called_at_the_newest_that_is_there() -> None:
+    async def main() -> None:
+        async with relay() as running:
+            one = await Host.serve(running)
+            two = await Host.serve(running, at="relay.example.org:443")
+            assert one.granted.relay == two.granted.relay != ""
+            first = await call(running)
+            await two.knock()
+            two.close()
+            await until(lambda: running.board.book.hosts.all == 1)
+            second = await call(running)
+            await one.knock()
+            again = await Host.serve(running)
+            assert isinstance(await one.message(), Problem), "under one name there is one"
+            await again.knock()  # for whoever waits
+            for each in (one, again, first, second):
+                each.close()
+            await until(lambda: not running.board.hosts)
+            assert running.board.book.hosts.all == 0
+
+    run(main())
+
+
+def test_a_relay_that_starts_again_is_another() -> None:
+    async def main() -> None:
+        said = set()
+        for _ in range(2):
+            async with relay() as running:
+                host = await Host.serve(running)
+                said.add(host.granted.relay)
+                host.close()
+        assert len(said) == 2
+
+    run(main())
+
+
 def test_both_beat_and_a_silent_host_has_gone() -> None:
     async def main() -> None:
         async with relay(heartbeat_s=0.1, silence_s=1.5) as running:
@@ -399,7 +435,7 @@ def test_a_host_that_does_not_read_is_not_knocked_at_for_ever() -> None:
         limits = {"knocks_per_host": 10**6, "pairs_per_caller": 10**6, "pairs_per_address": 10**6}
         async with relay(**limits, heartbeat_s=600.0, silence_s=1200.0) as running:
             host = await Host.serve(running)
-            (served,) = running.board.hosts.values()
+            (served,) = running.board.hosts[HOST.id].values()
             served.wire.send(bytes(32 << 20))  # as if it had been told much
             assert served.wire.kept
             caller = await call(running)

@@ -101,9 +101,11 @@ class Host(Dialler):
         self.beats = 0
 
     @classmethod
-    async def serve(cls, relay: Relay, key: Identity = HOST, *, job: str = "") -> Self:
+    async def serve(
+        cls, relay: Relay, key: Identity = HOST, *, job: str = "", at: str = AT
+    ) -> Self:
         self = await cls.dial(relay)
-        self.say(words.serve(key, self.nonce, at=AT, job=job))
+        self.say(words.serve(key, self.nonce, at=at, job=job))
         self.granted = await self.hear(words.Registered)
         return self
 

@@ -14,6 +14,7 @@ from crowdgrad.domain.data import ChunkHash
 from crowdgrad.domain.job import JobId
 from crowdgrad.domain.routes import Whereabouts, at
 from crowdgrad.domain.work import LocalSteps
+from crowdgrad.errors import CrowdgradError, NotPutThrough, TurnedAway
 from crowdgrad.net import handshake
 from crowdgrad.net.identity import guest
 from crowdgrad.net.messages import Admit, Blob, Exchange, Finished, Get, Join, Leave, expect
@@ -66,6 +67,8 @@ class World:
         self.farewells: list[Leave] = []
         self.received: list[tuple[int, float]] = []
         self._hangs_up, self._ends, self._peer = hangs_up, ends, peer
+        self.not_now: list[CrowdgradError] = []
+        """What whoever comes back is met with, before it reaches the host."""
         self.tally = Tally(None, lambda: 0.0)
 
     async def agent(self) -> Agent:
@@ -86,6 +89,8 @@ class World:
         )
 
     async def _connect(self, where: Whereabouts) -> Connection:
+        if self.joins and self.not_now:
+            raise self.not_now.pop()
         connection = await self.network.dial(where)
         connection.peer = self._peer
         return connection
@@ -124,6 +129,29 @@ def test_the_newest_introduction_is_shown_each_time_it_comes() -> None:
 
     shown = [join.introduction for join in run_virtual(main())]
     assert shown == ["the first", "the second", "the third", ""]
+
+
+def test_a_relay_that_does_not_know_the_host_yet_does_not_speak_for_it() -> None:
+    """It was started again, and the host is on its way back there."""
+
+    async def main() -> None:
+        world = World(hangs_up=1)
+        world.not_now = [NotPutThrough("The relay says: the host is not at this relay.")] * 3
+        outcome = await (await world.agent()).work_for(at("h", 1))
+        assert (outcome.reason, len(world.joins)) == ("done", 2)
+        assert not world.not_now
+
+    run_virtual(main())
+
+
+def test_what_the_host_says_itself_is_final() -> None:
+    async def main() -> None:
+        world = World(hangs_up=1)
+        world.not_now = [TurnedAway("It is over.")]
+        with pytest.raises(TurnedAway):
+            await (await world.agent()).work_for(at("h", 1))
+
+    run_virtual(main())
 
 
 def test_a_rest_ends_the_job_at_hand_and_no_other() -> None:
