@@ -75,6 +75,20 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
+    """Raises MissingExtra where too little is installed to look at anything."""
+    from crowdgrad.doctor.measuring import INSTALL, LENDING
+    from crowdgrad.errors import MissingExtra
+
+    try:
+        return _run(args)
+    except ModuleNotFoundError as error:
+        name = (error.name or "").partition(".")[0]
+        if name not in LENDING:
+            raise
+        raise MissingExtra(f"{name} is missing: nothing works.", advice=INSTALL) from None
+
+
+def _run(args: argparse.Namespace) -> int:
     from rich.console import Console
 
     from crowdgrad.doctor.checkup import Checkup, chosen

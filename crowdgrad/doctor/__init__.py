@@ -1,4 +1,5 @@
 """What is in the way of lending this machine, or of hosting from it, and what to do about it.
 
-`measuring` and `dialling` look, `judging` says what it means, `checkup` does all of it at once.
+`measuring`, `multicast` and `dialling` look, `judging` says what it means, `checkup` does all of it
+at once.
 """

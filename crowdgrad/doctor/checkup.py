@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from crowdgrad.doctor import dialling, judging, measuring, seen
+from crowdgrad.doctor import dialling, judging, measuring, multicast, seen
 from crowdgrad.doctor.finding import Finding
 from crowdgrad.domain.routes import Route
 from crowdgrad.errors import CrowdgradError, SettingError
@@ -89,7 +89,7 @@ class Edges:
 
     versions: Callable[[], seen.Versions] = measuring.versions
     disk: Callable[[str, Path], seen.Disk] = measuring.disk
-    multicast: Callable[[], seen.Multicast] = measuring.multicast
+    multicast: Callable[[bool], seen.Multicast] = multicast.ask
     port: Callable[[int], Awaitable[seen.Port]] = dialling.port
     matchmaker: Callable[[str, bool], Awaitable[seen.Matchmaker]] = dialling.matchmaker
     network: Callable[[str | None, int], Awaitable[seen.Network]] = dialling.network
@@ -97,7 +97,7 @@ class Edges:
         dialling.relays
     )
     neighbours: Callable[[str], Awaitable[Sequence[Nearby]]] = dialling.neighbours
-    way: Callable[[Route, str], Awaitable[seen.Way]] = dialling.way
+    way: Callable[[Route, str, str], Awaitable[seen.Way]] = dialling.way
     job: Callable[[str, str], Awaitable[seen.Job]] = dialling.job
     walls: Callable[[], examination.Examination] = field(
         default_factory=lambda: lambda: examination.examine()
@@ -163,10 +163,11 @@ class Checkup:
             async with asyncio.timeout(check.within_s):
                 return await look[check.id]()
         except TimeoutError:
-            late = f"That could not be found out within {check.within_s:.0f} s."
-            return [judging.not_found_out(check.id, seen.Trouble(message=late))]
+            return [judging.not_in_time(check.id, check.within_s)]
         except CrowdgradError as error:
             return [judging.not_found_out(check.id, dialling.trouble(error))]
+        except ModuleNotFoundError as error:  # an old install of newer code
+            return [judging.not_installed(check.id, error.name or str(error))]
         except (OSError, UnicodeError) as error:  # names may be nonsense
             why = getattr(error, "strerror", None) or error
             message = f"That could not be found out: {why}."
@@ -188,13 +189,18 @@ class Checkup:
             self._ports_tried.set()
 
     async def _multicast(self) -> Sequence[Finding]:
-        found = await asyncio.to_thread(self._edges.multicast)
-        near = () if self._asked.offline or not found.heard else await self._edges.neighbours("")
-        return judging.multicast(found, len(near))
+        found = await asyncio.to_thread(self._edges.multicast, not self._asked.offline)
+        heard = found.out and any(not one.trouble for one in found.asked)
+        near = await self._edges.neighbours("") if heard else ()
+        return judging.multicast(found, near)
 
     async def _network(self) -> Sequence[Finding]:
         await self._ports_tried.wait()
-        return judging.network(await self._edges.network(await self._url(), self._asked.port))
+        url = await self._url()
+        found = await self._edges.network(url, self._asked.port)
+        if url is None and not self._asked.offline:
+            found = replace(found, trouble=seen.Trouble(message="no matchmaker answers"))
+        return judging.network(found)
 
     async def _clock(self) -> Sequence[Finding]:
         return judging.clock(await self._ask_matchmaker())
@@ -204,8 +210,11 @@ class Checkup:
 
     async def _relays(self) -> Sequence[Finding]:
         named = self._asked.relays
-        url = None if named else await self._url()
-        return judging.relays(await self._edges.relays(url, named), named=bool(named))
+        if named:
+            return judging.relays(await self._edges.relays(None, named), named=True)
+        url, asked = await self._url(), await self._ask_matchmaker()
+        found = await self._edges.relays(url, ())
+        return judging.relays(found, named=False, answers_ms=asked.answers_ms)
 
     async def _walls(self) -> Sequence[Finding]:
         self.examination = await asyncio.to_thread(self._edges.walls)
@@ -215,17 +224,17 @@ class Checkup:
         target = self._asked.target
         assert target is not None
         if target.routes:
-            return await self._ways(target.routes, target.key)
+            return await self._ways(target.routes, target.key, target.job or "")
         if target.local_code:
             found = await self._edges.neighbours(target.local_code)
             if not found:
                 return [judging.nobody_near(target.local_code)]
-            return await self._ways(found[0].routes, found[0].key)
+            return await self._ways(found[0].routes, found[0].key, found[0].job)
         url = target.matchmaker or self._asked.matchmaker
         return judging.job(await self._edges.job(url, target.job or ""), target.key)
 
-    async def _ways(self, routes: Iterable[Route], pin: str) -> Sequence[Finding]:
-        found = await asyncio.gather(*(self._edges.way(route, pin) for route in routes))
+    async def _ways(self, routes: Iterable[Route], pin: str, job: str) -> Sequence[Finding]:
+        found = await asyncio.gather(*(self._edges.way(route, pin, job) for route in routes))
         return judging.ways(found, pin)
 
     async def _ask_matchmaker(self) -> seen.Matchmaker:

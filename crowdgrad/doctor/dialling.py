@@ -31,6 +31,11 @@ FEW_BYTES, FEW_S = 32 << 10, 8.0
 MOST_BYTES, SPEED_S = 4 << 20, 3.0
 """To measure a relay by, each way, and how long that may take."""
 CARRY_S = 0.5
+"""Of how long a link's speed is measured, once it is roughly known."""
+PASSED_ON = seen.Trouble(
+    message="a proxy stands before the matchmaker, which does not see where this machine is",
+    advice="Whoever runs it can name the proxy there (--behind-proxy); or name another matchmaker.",
+)
 LOOK_S, SEARCH_S = 1.5, 5.0
 """How long to listen for hosts on our own network; for one that should be there."""
 
@@ -48,7 +53,8 @@ async def matchmaker(url: str, chosen: bool) -> seen.Matchmaker:
     try:
         for _ in range(ROUNDS):
             began = time.monotonic()
-            offset = await reaching.clock_offset(url)
+            with web.advising(web.CHOSEN_ADVICE):
+                offset = await reaching.clock_offset(url)
             took.append((time.monotonic() - began, offset))
     except CrowdgradError as error:
         if not took:
@@ -144,6 +150,8 @@ async def _dialled(url: str, key: Identity, local: tuple[str, ...], here: int) -
     found = await reaching.ask(url, key, [f"*:{here}"])
     if found.any:
         return seen.Network(local=local, observed=found.observed, reached=True)
+    if not found.observed:
+        return seen.Network(local=local, trouble=PASSED_ON)
     why = found.tried[0].why
     try:
         mapping = await open_port(here, lifetime_s=LISTEN_S)
@@ -174,15 +182,15 @@ async def relays(url: str | None, named: tuple[str, ...]) -> tuple[seen.Relay, .
 async def relay(route: str) -> seen.Relay:
     """How far away it is, and how fast bytes go to it and back.
 
-    A few first; from how long they took, as many as a second carries: so it is over soon on any
-    link. Where the second look comes to nothing, because the link is too slow or the relay has had
-    enough of us, the first has to do.
+    A few first; from how long they took, as many as half a second carries: so it is over soon on
+    any link. Where the second look comes to nothing, because the link is too slow or the relay has
+    had enough of us, the first has to do.
     """
     key, where = guest(), route_of(route)
     try:
         found = await measure(where, key, count=FEW_BYTES, timeout_s=FEW_S)
     except NotPutThrough as error:  # it is there
-        return seen.Relay(route=route, refused=one_line(error.message))
+        return seen.Relay(route=route, refused=trouble(error))
     except CrowdgradError as error:
         return seen.Relay(route=route, trouble=trouble(error))
     count = int(min(found.down_per_s, found.up_per_s) * CARRY_S)
@@ -214,14 +222,14 @@ async def neighbours(code: str = "") -> tuple[Nearby, ...]:
     return tuple(one for one in found if not code or fits(one))
 
 
-async def way(route: Route, pin: str) -> seen.Way:
-    """Dial it and compare the key; then hang up."""
+async def way(route: Route, pin: str, job: str = "") -> seen.Way:
+    """Dial it and compare the key; then hang up. `job`: which of its jobs a relay is asked for."""
     known: tuple[str, ...] = ()
     began = time.monotonic()
     try:
         known = await resolve.addresses(route.host)
         dial: Callable[[Whereabouts], Awaitable[Connection]] = Dialler(key=guest(), always=True)
-        connection = await dial(Whereabouts(routes=(route,), key=pin))
+        connection = await dial(Whereabouts(routes=(route,), key=pin, job=job))
     except CrowdgradError as error:
         return seen.Way(route=str(route), addresses=known, trouble=trouble(error))
     ms = round(1000 * (time.monotonic() - began), 1)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 State = Literal["good", "warn", "bad", "skipped"]
-STATES: tuple[State, ...] = ("good", "warn", "bad", "skipped")
 Value = str | int | float | bool | None | list["Value"] | dict[str, "Value"]
 """What JSON can hold."""
 
@@ -20,7 +19,7 @@ class Finding:
     """`warn`: something does not work, or not well; `bad`: so lending or hosting does not work."""
     words: str
     advice: str = ""
-    """What to do; empty where nothing is wrong."""
+    """What to do, or how it could be found out; empty where there is nothing to do."""
     data: Mapping[str, Value] = field(default_factory=dict)
     """What was measured, for support. Nothing secret."""
 

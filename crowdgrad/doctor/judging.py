@@ -8,12 +8,14 @@ from dataclasses import asdict
 
 from crowdgrad.doctor import seen
 from crowdgrad.doctor.finding import Finding, State, Value
+from crowdgrad.doctor.measuring import INSTALL
+from crowdgrad.doctor.multicast import PORT
 from crowdgrad.net.introduction import SKEW_S
+from crowdgrad.net.nearby import Nearby
 from crowdgrad.planner import nat
 from crowdgrad.volunteer.sandbox.examination import Examination
 from crowdgrad.volunteer.sandbox.walls import WALLS
 
-UPDATE = "In a clone of the project: pip install -c constraints.txt '.[host]', or '.' to lend only."
 LEAST_FREE, LITTLE_FREE = 200_000_000, 2_000_000_000
 """Bytes without which nothing works, and from which on nobody need think of it."""
 EXACT_S = 5.0
@@ -22,10 +24,41 @@ SLOW_MS, SLOW_MBPS = 500.0, 2.0
 CLOCK_ADVICE = (
     "Let the system set it: `timedatectl set-ntp true`, or the settings of date and time."
 )
-RELAY_ADVICE = (
-    "To host from here, use a relay: `crowdgrad host … --relay ROUTE`, or a matchmaker that has "
-    "one. Lending is not affected."
+AGAIN = "Look again later; `--json FILE` keeps what was seen for whoever helps you."
+LATE = (
+    "Look again. If it stays so, this machine is very busy, or something swallows what is asked "
+    "without a word: a firewall, a VPN, a drive that is not there."
 )
+MATCHMAKER_ADVICE = (
+    "Name one: --matchmaker URL, or the setting `matchmaker`. Without one, hosts are found on your "
+    "own network, and elsewhere by link."
+)
+DIAL_ADVICE = (
+    "Name a matchmaker elsewhere, which dials back: `crowdgrad doctor --matchmaker URL`. Who only "
+    "lends need not be dialled."
+)
+MULTICAST_ADVICE = (
+    f"A firewall may stop UDP port {PORT}, a VPN all multicast. By address or link hosts can be "
+    "joined all the same."
+)
+RELAY_ADVICE = (
+    "Or host through a relay: `crowdgrad host … --relay ROUTE`, or a matchmaker that has one. "
+    "Lending is not affected."
+)
+FIREWALL_ADVICE = (
+    "Allow the TCP port at which you would host in this machine's firewall and in any other before "
+    "it, and look again with `--port PORT`."
+)
+KIND_ADVICE: dict[nat.Kind, str] = {
+    "open": FIREWALL_ADVICE,
+    "mapped": FIREWALL_ADVICE,
+    "double": "Make one of the two routers a bridge (“modem mode”), or forward the port in the "
+    "outer one to the inner one (docs/home.md).",
+    "carrier": "Nobody but the provider can open a port: ask it for an IPv4 address of your own.",
+    "closed": "Switch on UPnP or NAT-PMP in the router, or forward a port there by hand "
+    "(docs/home.md).",
+    "unknown": FIREWALL_ADVICE,
+}
 
 
 def versions(found: seen.Versions) -> list[Finding]:
@@ -40,13 +73,17 @@ def versions(found: seen.Versions) -> list[Finding]:
     missing = [name for name, version in found.lending.items() if not version]
     only_host = [name for name, version in found.hosting.items() if not version]
     if missing:
-        words = f"{_listed(missing)} {'is' if len(missing) == 1 else 'are'} missing."
-        return [Finding(id="versions", state="bad", words=words, advice=UPDATE, data=data)]
+        words = f"{_listed(missing)} {_are(missing)} missing."
+        return [Finding(id="versions", state="bad", words=words, advice=INSTALL, data=data)]
     if not found.has_tls13:
         words = f"{found.tls} knows no TLS 1.3: no connection can be encrypted."
         advice = "Use a Python with OpenSSL 1.1.1 or later."
         return [Finding(id="versions", state="bad", words=words, advice=advice, data=data)]
-    able = "can lend and host" if not only_host else "can lend; to host, install '.[host]'"
+    able = "can lend and host"
+    if only_host:
+        able = (
+            f"can lend; to host, install '.[host]' ({_listed(only_host)} {_are(only_host)} missing)"
+        )
     words = (
         f"crowdgrad {found.crowdgrad}, protocol {data['protocol']}, Python {found.python}; {able}."
     )
@@ -56,7 +93,8 @@ def versions(found: seen.Versions) -> list[Finding]:
 def clock(found: seen.Matchmaker) -> list[Finding]:
     """Against a matchmaker's: a host that is far off turns away whom it introduces."""
     if found.offset_s is None:
-        return [_skipped("clock", "Not compared: no matchmaker answers.")]
+        words = "Not compared: no matchmaker answers. Without one it hardly matters."
+        return [_skipped("clock", words)]
     off = found.offset_s
     data: dict[str, Value] = {"offset_s": round(off, 3)}
     if abs(off) <= EXACT_S:
@@ -95,7 +133,7 @@ def ports(found: Sequence[seen.Port]) -> list[Finding]:
     state: State = "good"
     free = [str(one.number) for one in found if not one.whose and not one.trouble]
     if free:
-        told.append(f"{_listed(free)} {'is' if len(free) == 1 else 'are'} free")
+        told.append(f"{_listed(free)} {_are(free)} free")
     for one in found:
         if one.trouble:
             state, advice = "warn", "Ports below 1024 need privileges; choose another with --port."
@@ -110,20 +148,54 @@ def ports(found: Sequence[seen.Port]) -> list[Finding]:
     ]  # fmt: skip
 
 
-def multicast(found: seen.Multicast, hosts: int) -> list[Finding]:
-    """`hosts`: how many have announced themselves on our own network."""
-    data: dict[str, Value] = {"heard": found.heard, "trouble": found.trouble, "hosts": hosts}
-    if found.heard:
-        words = "Hosts on this network can be found without a matchmaker."
-        if hosts:
-            some = (
-                "One host announces itself" if hosts == 1 else f"{hosts} hosts announce themselves"
-            )
-            words = f"{some} on this network."
-        return [Finding(id="multicast", state="good", words=words, data=data)]
-    words = f"Hosts on this network cannot be found without a matchmaker: {found.trouble}."
-    advice = "Join them by address or link; a firewall may stop UDP port 5353, a VPN multicast."
-    return [Finding(id="multicast", state="warn", words=words, advice=advice, data=data)]
+def multicast(found: seen.Multicast, near: Sequence[Nearby]) -> list[Finding]:
+    """`near`: who has announced itself. That this machine hears itself says nothing of others."""
+    data: dict[str, Value] = {
+        "asked": {one.address: one.trouble or "heard" for one in found.asked},
+        "out": found.out,
+        "hosts": len(near),
+        "hosts_here": len(near) - len(_elsewhere(near, found.here)),
+    }
+    if not found.asked:
+        words = "This machine is on no network where hosts could be looked for."
+        advice = "Connect it. Hosts on this machine itself are joined by address."
+        return [Finding(id="multicast", state="warn", words=words, advice=advice, data=data)]
+    first, *others = found.asked
+    heard = [one.address for one in others if not one.trouble]
+    silent = [f"{one.address} ({one.trouble})" for one in others if one.trouble]
+    if first.trouble:
+        words = f"At {first.address} hosts cannot be looked for by multicast: {first.trouble}."
+        words += f" It works at {_listed(heard)}." if heard else ""
+        words += f" {_heard_of(found, near)}" if _elsewhere(near, found.here) else ""
+        return [
+            Finding(id="multicast", state="warn", words=words, advice=MULTICAST_ADVICE, data=data)
+        ]
+    words = _heard_of(found, near) + (f" Not so at {_listed(silent)}." if silent else "")
+    return [Finding(id="multicast", state="good", words=words, data=data)]
+
+
+def _heard_of(found: seen.Multicast, near: Sequence[Nearby]) -> str:
+    """How far a question is known to get."""
+    can = "This machine can ask for hosts by multicast, and hear"
+    if not found.out:
+        return f"{can} itself; nothing was sent."
+    away = len(_elsewhere(near, found.here))
+    if away:
+        told = "One host announces itself" if away == 1 else f"{away} hosts announce themselves"
+        return f"{told} on this network."
+    answers, other = "No host answers", "one"
+    if near:
+        several = "hosts on this machine answer"
+        answers = "Only " + ("a host on this machine answers" if len(near) == 1 else several)
+        other = "another"
+    return f"{can}. {answers}; whether the network passes it on shows only when {other} does."
+
+
+def _elsewhere(near: Sequence[Nearby], here: Sequence[str]) -> list[Nearby]:
+    """Those on other machines than this: only they show that the network passes anything on."""
+    return [
+        one for one in near if any(way.host.partition("%")[0] not in here for way in one.routes)
+    ]
 
 
 def matchmaker(found: seen.Matchmaker) -> list[Finding]:
@@ -134,7 +206,7 @@ def matchmaker(found: seen.Matchmaker) -> list[Finding]:
     if found.trouble is not None:
         if not found.chosen:
             words = f"None is set, and nobody answers at {found.url}."
-            return [_skipped("matchmaker", words, data)]
+            return [_skipped("matchmaker", words, data, MATCHMAKER_ADVICE)]
         return [_troubled("matchmaker", "bad", found.trouble, data)]
     median = statistics.median(found.answers_ms)
     words = f"{found.url} answers in {_ms(median)}."
@@ -160,24 +232,49 @@ def network(found: seen.Network) -> list[Finding]:
             words = f"The matchmaker can dial this machine{how}, but both are on one network."
         return [Finding(id="network", state="good", words=words, data=data)]
     if found.reached is None:
-        reason = found.trouble.message.rstrip(".") if found.trouble else "nobody outside has looked"
-        words = f"Whether {here} can be dialled is not known: {reason}."
-        if kind not in ("unknown", "open", "mapped"):
-            words = f"This machine is {here}: {why}."
-        return [_skipped("network", words, data)]
-    kinds = {"open": "a firewall may stand before it", "mapped": "a firewall may stand before it"}
-    words = f"Others cannot dial this machine ({_lower(found.why)}): {kinds.get(kind, why)}."
-    advice = RELAY_ADVICE
-    if kind == "closed" and found.router:
-        advice = f"Switch on UPnP or NAT-PMP in the router (it said: {found.router}). {advice}"
+        return [_not_dialled(found, here, data)]
+    who = "Others" if _is_public(found.observed) else "The matchmaker, on the same network,"
+    opened = f", though the router opens a port by {found.by}" if found.by else ""
+    if kind == "open":
+        why = f"{why}, so a firewall may stand before it"
+    elif kind in ("mapped", "unknown"):
+        why = "a firewall may stand before it"
+    words = f"{who} cannot dial this machine{opened} ({_lower(found.why)}): {why}."
+    if found.router and kind in ("double", "carrier", "closed"):  # else it is not the reason
+        words += f" {found.router.rstrip('.')}."
+    advice = f"{KIND_ADVICE[kind]} {RELAY_ADVICE}"
     return [Finding(id="network", state="warn", words=words, advice=advice, data=data)]
 
 
-def relays(found: Sequence[seen.Relay], *, named: bool) -> list[Finding]:
-    """`named`: somebody asked for these; otherwise the matchmaker did."""
-    if not found:
-        return [_skipped("relay", "None is known. Only a host that cannot be dialled needs one.")]
-    return [_relay(one, named=named) for one in found]
+def _not_dialled(found: seen.Network, here: str, data: dict[str, Value]) -> Finding:
+    """Nobody has tried; some addresses tell all the same."""
+    kind, why = nat.judge(here, found.external, found.observed)
+    if kind == "carrier":
+        advice = f"{KIND_ADVICE[kind]} {RELAY_ADVICE}"
+        return _skipped("network", f"Nobody could dial this machine: {why}.", data, advice)
+    reason, advice = "nobody outside has looked", DIAL_ADVICE
+    if found.trouble is not None:
+        reason, advice = found.trouble.message.rstrip("."), found.trouble.advice or DIAL_ADVICE
+    return _skipped(
+        "network", f"Whether {here} can be dialled is not known: {reason}.", data, advice
+    )
+
+
+def relays(
+    found: Sequence[seen.Relay], *, named: bool, answers_ms: Sequence[float] = ()
+) -> list[Finding]:
+    """`named`: somebody asked for these; otherwise the matchmaker did. `answers_ms`: how long that
+    took to answer, which is all that is known of the link where there is no relay."""
+    if found:
+        return [_relay(one, named=named) for one in found]
+    words = "None is known, so the speed of this machine's link was not measured"
+    if answers_ms:
+        words += f"; the matchmaker answers in {_ms(statistics.median(answers_ms))}"
+    advice = (
+        "`crowdgrad doctor --relay ROUTE` measures the link to one. Only a host that cannot be "
+        "dialled needs one."
+    )
+    return [_skipped("relay", f"{words}.", advice=advice)]
 
 
 def _relay(one: seen.Relay, *, named: bool) -> Finding:
@@ -185,9 +282,10 @@ def _relay(one: seen.Relay, *, named: bool) -> Finding:
     if one.trouble is not None:
         return _troubled("relay", "bad" if named else "warn", one.trouble, data)
     name = one.route.removeprefix("relay:")
-    if one.refused:
-        words = f"{name} answers, but could not be measured: {one.refused.rstrip('.')}."
-        return Finding(id="relay", state="warn", words=words, advice="Try again later.", data=data)
+    if one.refused is not None:
+        words = f"{name} answers; how fast was not measured. {one.refused.message.rstrip('.')}."
+        state: State = "warn" if one.refused.advice else "good"
+        return Finding(id="relay", state=state, words=words, advice=one.refused.advice, data=data)
     speed = f"{_mbps(one.down_mbps)} down, {_mbps(one.up_mbps)} up"
     words = f"{name} answers in {_ms(one.answer_ms)}; {speed}."
     if min(one.down_mbps, one.up_mbps) < SLOW_MBPS:
@@ -250,7 +348,7 @@ def walls(found: Examination) -> list[Finding]:
     }
     if "error" in found.libraries:
         words = "onnxruntime cannot be loaded behind the walls: no job can run here."
-        return [Finding(id="walls", state="bad", words=words, advice=UPDATE, data=data)]
+        return [Finding(id="walls", state="bad", words=words, advice=INSTALL, data=data)]
     if broken:
         words = f"Essential walls that do not hold: {', '.join(broken)}."
         advice = "Lend this machine only to hosts you know."
@@ -268,6 +366,16 @@ def not_found_out(id: str, trouble: seen.Trouble) -> Finding:
     return _troubled(id, "warn", trouble, {})
 
 
+def not_in_time(id: str, within_s: float) -> Finding:
+    words = f"That could not be found out within {within_s:.0f} s."
+    return Finding(id=id, state="warn", words=words, advice=LATE)
+
+
+def not_installed(id: str, name: str) -> Finding:
+    words = f"That could not be found out: {name} is missing."
+    return Finding(id=id, state="warn", words=words, advice=INSTALL)
+
+
 def _is_public(address: str) -> bool:
     return nat.judge(address)[0] == "open"
 
@@ -275,12 +383,15 @@ def _is_public(address: str) -> bool:
 # -- words ----------------------------------------------------------------------------------------
 
 
-def _skipped(id: str, words: str, data: dict[str, Value] | None = None) -> Finding:
-    return Finding(id=id, state="skipped", words=words, data=data or {})
+def _skipped(
+    id: str, words: str, data: dict[str, Value] | None = None, advice: str = ""
+) -> Finding:
+    return Finding(id=id, state="skipped", words=words, advice=advice, data=data or {})
 
 
 def _troubled(id: str, state: State, trouble: seen.Trouble, data: dict[str, Value]) -> Finding:
-    return Finding(id=id, state=state, words=trouble.message, advice=trouble.advice, data=data)
+    advice = trouble.advice or AGAIN
+    return Finding(id=id, state=state, words=trouble.message, advice=advice, data=data)
 
 
 def _plain(one: seen.Disk | seen.Network | seen.Relay | seen.Way | seen.Job) -> dict[str, Value]:
@@ -289,6 +400,10 @@ def _plain(one: seen.Disk | seen.Network | seen.Relay | seen.Way | seen.Job) -> 
 
 def _listed(parts: Sequence[str]) -> str:
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+
+
+def _are(parts: Sequence[str]) -> str:
+    return "is" if len(parts) == 1 else "are"
 
 
 def _lower(text: str) -> str:

@@ -6,7 +6,6 @@ import errno
 import importlib.metadata
 import os
 import platform
-import secrets
 import shutil
 import socket
 import ssl
@@ -15,13 +14,18 @@ from pathlib import Path
 
 from crowdgrad import __version__
 from crowdgrad.doctor import seen
+from crowdgrad.net import lan
 from crowdgrad.net.messages import PROTOCOL
 
-LENDING = ("numpy", "onnxruntime", "msgspec", "cryptography", "websockets", "rich", "segno")
-HOSTING = ("torch", "onnx", "onnxscript", "safetensors")
-GROUP = "224.0.0.251"
-"""Where hosts announce themselves (mDNS)."""
-HEAR_S = 1.0
+LENDING = (
+    "numpy", "onnxruntime", "msgspec", "cryptography", "websockets", "fastapi", "uvicorn", "rich",
+    "mnemonic", "segno", "zeroconf", "ifaddr",
+)  # fmt: skip
+HOSTING = ("torch", "onnx", "onnxscript", "scikit-learn", "safetensors", "miniupnpc")
+"""As in pyproject.toml: what every install has, and what an install for hosts adds to it."""
+INSTALL = (
+    "In a clone of the project: pip install -c constraints.txt '.[host]', or '.' to lend only."
+)
 TRIED_BYTES = 4096
 ELSEWHERE = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
 """Addresses nobody has: to find out, without sending anything, by which of ours we leave."""
@@ -77,8 +81,8 @@ def can_be_had(port: int) -> tuple[bool, str]:
     return True, ""
 
 
-def local_addresses() -> tuple[str, ...]:
-    """Those by which this machine would go out."""
+def local_addresses(*, here: lan.Places = lan.networks) -> tuple[str, ...]:
+    """Those by which this machine would go out; where no way leads out, those on its networks."""
     found = []
     for family, elsewhere in ELSEWHERE:
         try:
@@ -87,25 +91,7 @@ def local_addresses() -> tuple[str, ...]:
                 found.append(str(towards.getsockname()[0]))
         except OSError:
             continue  # there is no way out of that kind
+    if not found:
+        places = [place for place in here() if not place.address.startswith("fe80:")]
+        found = [place.address for place in sorted(places, key=lambda place: place.version)]
     return tuple(found)
-
-
-def multicast() -> seen.Multicast:
-    """Say something to the group that mDNS uses, to be heard on this machine only (TTL 0)."""
-    said = secrets.token_bytes(16)
-    try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as group:
-            group.bind(("", 0))
-            member = socket.inet_aton(GROUP) + bytes(4)  # of any network
-            group.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, member)
-            group.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 1)
-            group.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, 0)
-            group.settimeout(HEAR_S)
-            group.sendto(said, (GROUP, group.getsockname()[1]))
-            heard = group.recv(64) == said
-    except TimeoutError:
-        return seen.Multicast(heard=False, trouble="what is said to everybody is not heard")
-    except OSError as error:
-        return seen.Multicast(heard=False, trouble=(error.strerror or str(error)).lower())
-    trouble = "" if heard else "somebody else was heard"
-    return seen.Multicast(heard=heard, trouble=trouble)

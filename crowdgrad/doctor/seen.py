@@ -52,11 +52,24 @@ class Port:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Multicast:
-    """Whether this machine hears what it says to everybody on its network."""
+class Asking:
+    """A question to everybody on one network, from our address there."""
 
-    heard: bool
+    address: str
     trouble: str = ""
+    """Why this machine does not hear it itself; empty: it does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Multicast:
+    """Whether this machine can ask its networks for hosts."""
+
+    out: bool
+    """The question was let out of the machine."""
+    asked: tuple[Asking, ...]
+    """The network by which the machine goes out first."""
+    here: tuple[str, ...] = ()
+    """All addresses of this machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,8 +112,8 @@ class Relay:
     down_mbps: float = 0.0
     up_mbps: float = 0.0
     """0: not measured."""
-    refused: str = ""
-    """Why it would not be measured."""
+    refused: Trouble | None = None
+    """Why it would not be measured; without advice: it never will."""
     trouble: Trouble | None = None
 
 

@@ -206,11 +206,9 @@ class Offer:
             raise ValueError(f"a contact has at most {MAX_TITLE} printable characters")
         if len(self.description) > MAX_DESCRIPTION or not _is_prose(self.description):
             raise ValueError(f"a description has at most {MAX_DESCRIPTION} printable characters")
-        host, _, port = self.address.rpartition(":")
-        if not 0 < len(host) <= 255 or not host.isprintable() or " " in host:
+        route = route_of(self.address)
+        if route.kind != "direct" or route.url:
             raise ValueError(f"an address is HOST:PORT, not {self.address[:70]!r}")
-        if not (port.isascii() and port.isdigit() and len(port) <= 5 and 0 < int(port) < 1 << 16):
-            raise ValueError(f"a port is between 1 and 65535, not {port[:20]!r}")
         if len(self.key) > 128 or not self.key.isprintable():
             raise ValueError("a key's fingerprint has at most 128 printable characters")
         if not 0 <= self.minimum <= self.maximum or not 0 < self.maximum <= MAX_VOLUNTEERS:

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 
 from crowdgrad.domain.routes import Route, route_of
-from crowdgrad.errors import CrowdgradError, PeerError
+from crowdgrad.errors import CrowdgradError, PeerError, TurnedAway
 from crowdgrad.net.dialling import FINAL, dial
 from crowdgrad.net.identity import Identity
 from crowdgrad.net.relay_words import at_of
@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 
 AWAY_S = 20.0
 """After so long without it another relay takes the place of one."""
+MOST_SERVED = 1024
+"""Conversations through relays; those who call beyond that are not answered."""
 OTHERS_S = 2.0
 """How long the second may take once the first has us."""
 
@@ -141,6 +143,8 @@ class Relays:
 
     async def _answer(self, route: Route, layer: Layer) -> None:
         """Somebody calls: dial the relay, and go on as if they had dialled us."""
+        if len(self._serving) >= MOST_SERVED:
+            raise TurnedAway(f"{MOST_SERVED} come through relays already.")
         inner = Stack(layer, tls.listener(self._key))
         connection = await dial(route, inner, by_web=str(route) in self._by_web)
         task = asyncio.create_task(guarded(self._serve, connection))

@@ -37,7 +37,7 @@ AGAIN_S = 300.0
 RELAY_S = 8.0
 """How long the first relay may take before we publish without one."""
 
-Ask = Callable[..., Awaitable[reaching.Reached]]
+Ask = Callable[..., Awaitable[rooms.Reachability]]
 """As `reaching.ask`."""
 
 
@@ -188,7 +188,7 @@ class Ways:
         """At which of them the matchmaker reaches us; None: it has not tried."""
         assert self._wishes.matchmaker is not None
         try:
-            found = await self._ask(self._wishes.matchmaker, self._key, addresses)
+            found = await self._ask(self._wishes.matchmaker, self._key, addresses, hosting=True)
         except CrowdgradError as error:
             logger.warning("the matchmaker has not tried to dial us: %s", error.message)
             return None

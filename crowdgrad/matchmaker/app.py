@@ -119,7 +119,7 @@ def create_service(
     site = pages.routes(room, desk, store, public_url=public_url, rules=rules)
     http.include_router(service.routes(room, store, metrics, pulse.beats))
     http.include_router(v1(room, desk, store, doorkeeper, tell), dependencies=asked)
-    reaching = reach.routes(desk, doorkeeper, dialling, relays=relays, wall=wall)
+    reaching = reach.routes(doorkeeper, dialling, relays=relays, wall=wall)
     http.include_router(reaching, dependencies=asked)
     http.include_router(site, dependencies=asked)
     _explain_errors(http, tell)

@@ -115,10 +115,6 @@ class Desk:
         self._store.put_job(record)
         return record
 
-    def hosts_now(self, key: str) -> bool:
-        """Whether that key has a job that is open."""
-        return any(record.listing.open for record in self._store.jobs_of(key))
-
     def register(self, key: str, body: rooms.Register) -> VolunteerRecord:
         """Remember a volunteer, new or again; its place in the queue stays. Raises Refusal."""
         volunteer = body.volunteer.volunteer()

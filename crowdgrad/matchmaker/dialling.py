@@ -74,7 +74,7 @@ class Dialling:
     ) -> tuple[rooms.Tried, ...]:
         """Whether the node with that key, which comes from `observed`, is reached there.
 
-        `hosts`: it has an open job, and goes first. Raises Refusal (429) where too many ask.
+        `hosts`: it hosts, as it says, and goes first. Raises Refusal (429) where too many ask.
         """
         if not addresses:
             return ()

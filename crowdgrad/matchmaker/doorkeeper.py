@@ -27,6 +27,7 @@ from crowdgrad.matchmaker.limits import ALL, Rates
 from crowdgrad.matchmaker.refusal import Refusal
 from crowdgrad.net import signing
 from crowdgrad.net.addresses import NONE, Proxies, client_address, counted, is_loopback
+from crowdgrad.planner.reaching import own_address
 
 SKEW_S = 300.0
 """How far the clocks of a caller and ours may be apart."""
@@ -87,6 +88,13 @@ class Doorkeeper:
         peer = str((scope.get("client") or ("",))[0])
         said = {name for name, _ in scope.get("headers") or ()}
         return peer not in self._proxies and not said.isdisjoint(PASSED_ON)
+
+    def own_address_of(self, scope: Mapping[str, Any]) -> str:
+        """Where a request comes from; empty: that is not known, and nobody may be dialled there."""
+        address = self.address_of(scope)
+        if self.was_passed_on(scope) or address in self._proxies:
+            return ""
+        return own_address(address)
 
     def admit_address(self, address: str) -> None:
         """Raises Refusal (429)."""

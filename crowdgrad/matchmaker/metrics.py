@@ -8,17 +8,12 @@ for when somebody looks: `render` is given the room's figures, and asks whoever 
 from __future__ import annotations
 
 import bisect
-import contextlib
-import os
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from importlib import metadata
-from pathlib import Path
-from typing import Literal
 
-from crowdgrad.net.exposition import CONTENT_TYPE, Sample, family
+from crowdgrad.net import exposition
+from crowdgrad.net.exposition import CONTENT_TYPE, Sample, of_process, plain, table
 
 __all__ = ["CONTENT_TYPE", "METRICS", "Metrics"]
 
@@ -60,7 +55,7 @@ class Metrics:
         self._dials: Counter[str] = Counter()
         self._dialled = Histogram(DIAL_BOUNDS_S)
         self._last_pass_s: float | None = None
-        self._asked: list[Callable[[], Figures]] = [_process]
+        self._asked: list[Callable[[], Figures]] = [of_process]
 
     def joined(self) -> None:
         """A volunteer was let in."""
@@ -97,14 +92,7 @@ class Metrics:
         found: dict[str, float] = dict(figures)
         for ask in self._asked:
             found.update(ask())
-        counted = self._counted()
-        lines: list[str] = []
-        for metric in METRICS:
-            samples = counted.get(metric.name)
-            if samples is None and metric.name in found:
-                samples = [("", (), found[metric.name])]
-            lines += family(metric.full_name, metric.kind, metric.help, samples or ())
-        return "\n".join(lines) + "\n"
+        return exposition.render(METRICS, {**plain(found), **self._counted()})
 
     def _counted(self) -> dict[str, Iterable[Sample]]:
         refusals, dials = sorted(self._refusals.items()), sorted(self._dials.items())
@@ -124,50 +112,37 @@ class Metrics:
         return counted
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
-    name: str
-    kind: Literal["counter", "gauge", "histogram"]
-    help: str
-
-    @property
-    def full_name(self) -> str:
-        """What is true of any process has the name that everybody gives it."""
-        return self.name if self.name.startswith("process_") else PREFIX + self.name
-
-
-METRICS: tuple[Metric, ...] = (
-    Metric("info", "gauge", "Which version this is."),
-    Metric("joins_total", "counter", "Volunteers let in, those who come back too."),
-    Metric("refusals_total", "counter", "Refusals, by HTTP status."),
-    Metric("matches_total", "counter", "Volunteers given a job."),
-    Metric("wait_seconds", "histogram", "How long volunteers waited for the job they got."),
-    Metric("jobs", "gauge", "Jobs known."),
-    Metric("hosts", "gauge", "Hosts connected."),
-    Metric("volunteers", "gauge", "Volunteers here, or at work and expected back."),
-    Metric("waiting", "gauge", "Volunteers that wait for a job."),
-    Metric("known_volunteers", "gauge", "Volunteers remembered, also those who are away."),
-    Metric("credits", "gauge", "Entries of who gave what."),
-    Metric("connections", "gauge", "Open connections."),
-    Metric("connections_limit", "gauge", "How many there may be."),
-    Metric("turned_away_total", "counter", "Connections beyond the limits."),
-    Metric("entering", "gauge", "Who is between handshake and welcome."),
-    Metric("pass_seconds", "histogram", "How long a pass of the matching took."),
-    Metric("last_pass_seconds", "gauge", "How long the last one took."),
-    Metric("commit_seconds", "histogram", "How long it took until changes lasted."),
-    Metric("dials_total", "counter", "Addresses asked to be dialled, by result."),
-    Metric("dial_seconds", "histogram", "How long dialling an address took."),
-    Metric("dialling", "gauge", "Requests whose addresses are being dialled."),
-    Metric("dials_waiting", "gauge", "Requests that wait for that."),
-    Metric("store_trouble", "gauge", "1 while nothing can be written."),
-    Metric("process_resident_memory_bytes", "gauge", "Memory of the process."),
-    Metric("process_cpu_seconds_total", "counter", "Time its threads have computed."),
-    Metric("process_open_fds", "gauge", "Open files and sockets."),
-    Metric("process_max_fds", "gauge", "How many there may be."),
-    Metric("process_start_time_seconds", "gauge", "When it started, in seconds since 1970."),
+METRICS = table(
+    PREFIX,
+    ("info", "gauge", "Which version this is."),
+    ("joins_total", "counter", "Volunteers let in, those who come back too."),
+    ("refusals_total", "counter", "Refusals, by HTTP status."),
+    ("matches_total", "counter", "Volunteers given a job."),
+    ("wait_seconds", "histogram", "How long volunteers waited for the job they got."),
+    ("jobs", "gauge", "Jobs known."),
+    ("hosts", "gauge", "Hosts connected."),
+    ("volunteers", "gauge", "Volunteers here, or at work and expected back."),
+    ("waiting", "gauge", "Volunteers that wait for a job."),
+    ("known_volunteers", "gauge", "Volunteers remembered, also those who are away."),
+    ("credits", "gauge", "Entries of who gave what."),
+    ("connections", "gauge", "Open connections."),
+    ("connections_limit", "gauge", "How many there may be."),
+    ("turned_away_total", "counter", "Connections beyond the limits."),
+    ("entering", "gauge", "Who is between handshake and welcome."),
+    ("pass_seconds", "histogram", "How long a pass of the matching took."),
+    ("last_pass_seconds", "gauge", "How long the last one took."),
+    ("commit_seconds", "histogram", "How long it took until changes lasted."),
+    ("dials_total", "counter", "Addresses asked to be dialled, by result."),
+    ("dial_seconds", "histogram", "How long dialling an address took."),
+    ("dialling", "gauge", "Requests whose addresses are being dialled."),
+    ("dials_waiting", "gauge", "Requests that wait for that."),
+    ("store_trouble", "gauge", "1 while nothing can be written."),
+    ("process_resident_memory_bytes", "gauge", "Memory of the process."),
+    ("process_cpu_seconds_total", "counter", "Time its threads have computed."),
+    ("process_open_fds", "gauge", "Open files and sockets."),
+    ("process_max_fds", "gauge", "How many there may be."),
+    ("process_start_time_seconds", "gauge", "When it started, in seconds since 1970."),
 )  # fmt: skip
-
-_STARTED = time.time()
 
 
 def _version() -> str:
@@ -175,18 +150,3 @@ def _version() -> str:
         return metadata.version("crowdgrad")
     except metadata.PackageNotFoundError:  # run from a folder, not installed
         return "unknown"
-
-
-def _process() -> Figures:
-    """As far as this system tells."""
-    found = {"process_cpu_seconds_total": time.process_time()}
-    found["process_start_time_seconds"] = _STARTED
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-        found["process_resident_memory_bytes"] = pages * os.sysconf("SC_PAGE_SIZE")
-        found["process_open_fds"] = len(os.listdir("/proc/self/fd")) - 1
-    with contextlib.suppress(ImportError):
-        import resource
-
-        found["process_max_fds"] = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return found

@@ -124,12 +124,62 @@ class Seat:
             self.gate.told += change
 
 
-class Entrance:
-    """Where connections come in: as many as are waiting in one turn of the loop.
+class Accepting:
+    """Where connections come in: many in one turn of the loop, also after descriptors ran out.
 
     The loop's own server takes one in a turn. Where turns are long the kernel's queue overflows
-    then, and nobody hears that there is too much to do. Nor would it tell anybody of TLS handshakes
-    that are under way or fail: here they have their seat already, and are timed.
+    then, and nobody hears that there is too much to do.
+    """
+
+    def __init__(
+        self,
+        listening: socket.socket,
+        admit: Callable[[socket.socket, str], None],
+        trouble: Callable[[OSError], None],
+        loop: asyncio.AbstractEventLoop,
+        *,
+        most: int = MOST_ACCEPTED,
+    ) -> None:
+        """`admit`: given a socket, which is its own from then on, and the peer's address.
+        `trouble`: told why nobody can be accepted for a moment. `most`: in one turn."""
+        self._listening, self._admit, self._trouble, self._loop = listening, admit, trouble, loop
+        self._most = most
+        self._again: asyncio.TimerHandle | None = None
+        listening.setblocking(False)
+        listening.listen(BACKLOG)
+        self._listen()
+
+    def close(self) -> None:
+        if self._again is not None:
+            self._again.cancel()
+        self._loop.remove_reader(self._listening)
+        self._listening.close()
+
+    def _listen(self) -> None:
+        self._again = None
+        self._loop.add_reader(self._listening, self._accept)
+
+    def _accept(self) -> None:
+        for _ in range(self._most):
+            try:
+                accepted, peer = self._listening.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except ConnectionAbortedError:
+                continue
+            except OSError as error:  # no descriptor, no memory: it would be told again at once
+                self._trouble(error)
+                self._loop.remove_reader(self._listening)
+                self._again = self._loop.call_later(ACCEPT_AGAIN_S, self._listen)
+                return
+            self._admit(accepted, str(peer[0]))
+
+
+class Entrance:
+    """Where connections come in, each to its seat.
+
+    The loop's own server would tell nobody of TLS handshakes that are under way or fail: here they
+    have their seat already, and are timed.
     """
 
     def __init__(
@@ -149,46 +199,26 @@ class Entrance:
         self._context = context
         self._tasks = tasks
         self._loop = asyncio.get_running_loop()
-        self._open = False
+        self._accepting: Accepting | None = None
 
     def open(self) -> None:
-        self._listening.setblocking(False)
-        self._listening.listen(BACKLOG)
-        self._open = True
-        self._listen()
+        self._accepting = Accepting(self._listening, self._admit, _tell, self._loop)
 
     def close(self) -> None:
-        if self._open:
-            self._open = False
-            self._loop.remove_reader(self._listening)
-            self._listening.close()
+        if self._accepting is not None:
+            self._accepting.close()
+            self._accepting = None
 
-    def _listen(self) -> None:
-        if self._open:
-            self._loop.add_reader(self._listening, self._accept)
+    def _admit(self, accepted: socket.socket, peer: str) -> None:
+        seat = self._gate.arrive(peer)
+        if seat is None:
+            accepted.close()
+        else:
+            task = self._loop.create_task(self._connect(accepted, seat))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
-    def _accept(self) -> None:
-        for _ in range(MOST_ACCEPTED):
-            try:
-                accepted, peer = self._listening.accept()
-            except (BlockingIOError, InterruptedError):
-                return
-            except ConnectionAbortedError:
-                continue
-            except OSError as error:  # no descriptor, no memory: it would be told again at once
-                _log.error("no connection can be accepted: %s", os.strerror(error.errno or 0))
-                self._loop.remove_reader(self._listening)
-                self._loop.call_later(ACCEPT_AGAIN_S, self._listen)
-                return
-            seat = self._gate.arrive(str(peer[0]))
-            if seat is None:
-                accepted.close()
-            else:
-                task = self._loop.create_task(self._admit(accepted, seat))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
-
-    async def _admit(self, accepted: socket.socket, seat: Seat) -> None:
+    async def _connect(self, accepted: socket.socket, seat: Seat) -> None:
         made = self._make(seat)
         accepted.setblocking(False)
         agreeing_s = self._gate.limits.header_s if seat.granted else LINGER_S
@@ -204,3 +234,7 @@ class Entrance:
             accepted.close()
         if made.transport is None:
             seat.leave()
+
+
+def _tell(error: OSError) -> None:
+    _log.error("no connection can be accepted: %s", os.strerror(error.errno or 0))

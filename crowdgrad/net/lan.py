@@ -176,11 +176,21 @@ class Watcher:
         if state_change.name == "Removed":
             if self._records.pop(name, None) is not None:
                 self.changed.set()
-        elif name in self._records or len(self._records) < MAX_NEARBY:
+        elif name in self._records or self._has_room():
             self._records.setdefault(name, None)
             self._news.add(name)
             if name not in self._asking:
                 self._asking[name] = asyncio.create_task(self._ask(zeroconf, name))
+
+    def _has_room(self) -> bool:
+        """For another; records that turned out to be of no use make it."""
+        if len(self._records) < MAX_NEARBY:
+            return True
+        useless = (n for n, found in self._records.items() if found is None)
+        gone = next((name for name in useless if name not in self._asking), None)
+        if gone is not None:
+            del self._records[gone]
+        return gone is not None
 
     async def _ask(self, zeroconf: Zeroconf, name: str) -> None:
         """Hear a record's details, and again for as long as there is news of it."""

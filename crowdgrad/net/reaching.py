@@ -1,6 +1,6 @@
 """Questions to a matchmaker about ways: can others dial us, who relays, and what time is it?
 
-found = await ask(url, key, ["*:8701"])      # any.reached: others can dial us at that port
+found = await ask(url, key, ["*:8701"])      # found.any: others can dial us at that port
 found.observed                               # the address they see us come from
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 import msgspec
 
@@ -26,48 +25,23 @@ _relays = msgspec.json.Decoder(rooms.RelayList)
 _health = msgspec.json.Decoder(rooms.Health)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tried:
-    address: str
-    """As it was asked for."""
-    reached: bool
-    """We were dialled there, and it was us who answered."""
-    why: str
-    """Why not."""
-    ms: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reached:
-    """What a matchmaker saw of us."""
-
-    observed: str
-    """The address we come from; empty: it does not know, since somebody passed our words on."""
-    tried: tuple[Tried, ...]
-    """In the order in which it was asked."""
-    offset_s: float
-    """How far the matchmaker's clock is ahead of ours, give or take the way of its answer."""
-
-    @property
-    def any(self) -> bool:
-        return any(one.reached for one in self.tried)
-
-
 async def ask(
     url: str,
     key: Identity,
     addresses: Iterable[str] = (),
     *,
+    hosting: bool = False,
     wall: Callable[[], float] = time.time,
     within_s: float = WITHIN_S,
-) -> Reached:
+) -> rooms.Reachability:
     """Let the matchmaker dial us: at the address it sees us come from (`*:PORT`), or at another
     `HOST:PORT` that is ours. At most `rooms.MAX_REACHED`; none: it only tells where we come from.
+    `hosting`: as a host, who goes first.
 
     Raises TargetError, Unreachable (also where it wants to be asked later), TurnedAway or
     MessageError.
     """
-    asked = rooms.Reach(addresses=tuple(addresses))
+    asked = rooms.Reach(addresses=tuple(addresses), hosting=hosting)
     raw = await asyncio.to_thread(
         web.ask,
         url,
@@ -81,14 +55,7 @@ async def ask(
     found = rooms.decode(_reachability, raw)
     if tuple(one.address for one in found.tried) != asked.addresses:
         raise MessageError("The matchmaker answers for other addresses than those we asked about.")
-    return Reached(
-        observed=found.observed,
-        tried=tuple(
-            Tried(address=one.address, reached=one.reached, why=one.why, ms=one.ms)
-            for one in found.tried
-        ),
-        offset_s=found.now_ms / 1000 - wall(),
-    )
+    return found
 
 
 async def relays(url: str) -> tuple[str, ...]:

@@ -19,10 +19,10 @@ __all__ = ["Answering", "Calling", "Serving", "at_of"]
 class _Dialling:
     """What all of them do: say who we are, hear what the relay says, then pass bytes on."""
 
+    closed = False
+
     def __init__(self) -> None:
         self.ready = False
-        self.refused: Refused | None = None
-        """What the relay said when it would not."""
         self._reader = Reader(magic=False)
         self._up, self._down = Bytes(), Bytes()
 
@@ -43,7 +43,6 @@ class _Dialling:
 
     def _hear(self, word: words.FROM_RELAY) -> None:
         if isinstance(word, Refused):
-            self.refused = word
             raise words.told(word)
         if isinstance(word, Challenge):
             self._challenged(word.nonce)

@@ -194,6 +194,9 @@ class Reach(Body, frozen=True):
         Meta(max_length=MAX_REACHED),
     ] = ()
     """`HOST:PORT`; without a host, or with `*` for one, the address the request comes from."""
+    hosting: bool = False
+    """A host goes first: it cannot begin before it knows. Whoever lies has a better place in a
+    line, as often as its key and address may ask at all."""
 
 
 class Tried(Body, frozen=True):
@@ -216,6 +219,10 @@ class Reachability(Body, frozen=True):
     tried: Annotated[tuple[Tried, ...], Meta(max_length=MAX_REACHED)]
     now_ms: Milliseconds = 0
     """The matchmaker's time."""
+
+    @property
+    def any(self) -> bool:
+        return any(one.reached for one in self.tried)
 
 
 class Readiness(Body, frozen=True):

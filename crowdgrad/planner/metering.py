@@ -1,7 +1,8 @@
-"""How many bytes pass, by key and in all: buckets that fill steadily, and allowances for a day.
+"""How often somebody may come, and how many bytes pass: buckets that fill steadily, and allowances
+for a day.
 
-Pure: `now` is an argument, on a clock that never jumps. Nothing is given out that is not there, so
-a limit is kept within any stretch of time, but for what a bucket holds when it is full.
+Pure: `now` is an argument, on a clock that does not jump. Nothing is given out that is not there,
+so a limit is kept within any stretch of time, but for what a bucket holds when it is full.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ PIECE_S = 0.02
 """Bytes are given out in pieces of so many seconds, so that those who share a limit take turns."""
 LEAST_PIECE, LARGEST_PIECE = 1024, 64 << 10
 BURST_S = 0.5
+ROUNDING_S = 1e-9
+"""Who has waited as long as told does not wait again for want of a last digit."""
 
 
 class Bucket:
@@ -29,9 +32,9 @@ class Bucket:
         self._level, self._at = brim, now
 
     def level(self, now: float) -> float:
-        if now > self._at:
-            self._level = min(self._brim, self._level + self._rate * (now - self._at))
-            self._at = now
+        passed_s = max(0.0, now - self._at)
+        self._level = min(self._brim, self._level + self._rate * passed_s)
+        self._at = now  # also if the clock has jumped back: nobody waits until it is there again
         return self._level
 
     def is_full(self, now: float) -> bool:
@@ -44,6 +47,10 @@ class Bucket:
         self._level -= count
         return True
 
+    def give_back(self, count: float) -> None:
+        """It was taken for nothing."""
+        self._level = min(self._brim, self._level + count)
+
     def wait_s(self, count: float, now: float) -> float:
         """How long until there is so much in it."""
         return max(0.0, (min(count, self._brim) - self.level(now)) / self._rate)
@@ -52,7 +59,10 @@ class Bucket:
 class Buckets:
     """One for each name, all of the same size; one that is full is the same as none."""
 
-    def __init__(self, rate: float, brim: float, most: int = MOST_KEYS) -> None:
+    def __init__(self, rate: float, brim: float, *, most: int = MOST_KEYS) -> None:
+        """A name may come `rate` times a second, and `brim` times at once; once, always."""
+        if not (rate > 0 and brim >= 0 and most >= 1):
+            raise ValueError(f"{rate} a second, {brim} at once, of {most}")
         self._rate, self._brim, self._most = rate, max(brim, 1.0), most
         self._held: OrderedDict[str, Bucket] = OrderedDict()
         """The one that came last is last."""
@@ -60,7 +70,17 @@ class Buckets:
     def __len__(self) -> int:
         return len(self._held)
 
+    def take(self, name: str, now: float) -> float:
+        """0: granted. Else how many seconds to wait."""
+        bucket = self.of(name, now)
+        wait_s = bucket.wait_s(1.0, now)
+        if wait_s > ROUNDING_S:
+            return wait_s
+        bucket.take(min(1.0, bucket.level(now)), now)
+        return 0.0
+
     def of(self, name: str, now: float) -> Bucket:
+        """Who came longest ago is forgotten: with a full one always, else for want of room."""
         bucket = self._held.pop(name, None) or Bucket(self._rate, self._brim, now)
         while self._held:
             oldest = next(iter(self._held))

@@ -11,7 +11,8 @@ them. So a request is about its sender only, and dialled is
 3. at port 80, 443, or one from 1024 on: below that nobody runs a node, and others run much else.
 
 Nothing is dialled for a request that somebody passed on unasked (a proxy that we were not told
-of): the address it comes from is not its sender's.
+of, or one that says of a proxy that it is the sender), nor for one from this machine itself: the
+address it comes from is not its sender's.
 """
 
 from __future__ import annotations
@@ -50,9 +51,13 @@ class Aim:
 
 
 def own_address(observed: str) -> str:
-    """The address a request came from, as it is written; empty: it is not known."""
+    """The address a request came from, as it is written; empty: it is not known.
+
+    Whoever comes from this very machine may be a proxy that does not say for whom it speaks, and
+    at its doors others listen than nodes.
+    """
     found = _parsed(observed)
-    return "" if found is None else str(found)
+    return "" if found is None or found.is_loopback else str(found)
 
 
 def name_to_look_up(asked: str) -> str:
@@ -157,7 +162,7 @@ class Turns(Generic[W]):
         return len(self._hosts) + len(self._others)
 
     def come(self, who: W, *, hosts: bool) -> Literal["begin", "wait", "full"]:
-        """`hosts`: it has an open job. Each comes once, and then has to `leave`, if not full."""
+        """`hosts`: it hosts, as it says. Each comes once, and then has to `leave`, if not full."""
         assert who not in {*self._begun, *self._hosts, *self._others}, who
         if len(self._begun) < self._most:
             self._begun.add(who)

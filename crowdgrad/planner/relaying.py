@@ -15,6 +15,9 @@ from typing import Generic, Literal, TypeVar
 
 from crowdgrad.planner.metering import Buckets
 
+BURST_S = 5.0
+"""So many seconds' worth of coming may be at once."""
+CALLS_AT_ONCE = 20
 RELAYS_A_HOST = 2
 """At so many a host is registered: when one goes, it is still reached by the other."""
 
@@ -73,7 +76,10 @@ class Limits:
     strangers_per_address: int = 256
     """All of a host's answers come from one address."""
     arrivals_per_s: float = 200.0
-    """Connections of one address, a second; for a moment five times as many."""
+    """Connections of one address, a second; for a moment five times as many. Half as often may one
+    host be called, and a quarter as often may one address call: each call makes a host dial."""
+    calls_per_s: float = 1.0
+    """Of one caller's key; for a moment `CALLS_AT_ONCE`."""
     preamble_s: float = 10.0
     """Until a stranger has said what it wants."""
     answer_s: float = 8.0
@@ -148,12 +154,16 @@ class Book:
         """By address; of pairs that of the caller."""
         self.measures = Tally()
         self._of_host, self._of_caller, self._knocks = Tally(), Tally(), Tally()
-        self._arrivals = Buckets(limits.arrivals_per_s, 5.0 * limits.arrivals_per_s)
+        often = limits.arrivals_per_s
+        self._arrivals = Buckets(often, BURST_S * often)
+        self._calls_of_host = Buckets(often / 2, BURST_S * often / 2)
+        self._calls_of_address = Buckets(often / 4, BURST_S * often / 4)
+        self._calls_of_caller = Buckets(limits.calls_per_s, CALLS_AT_ONCE)
 
     def arrive(self, address: str, now: float) -> Verdict:
         """Whether a connection just accepted is heard; it is a stranger then. An empty address: a
         proxy's, which speaks for many."""
-        if address and not self._arrivals.of(address, now).take(1.0, now):
+        if address and self._arrivals.take(address, now):
             return Verdict("too-often", "too many connections of one address in a moment")
         if self.strangers.all >= self.limits.strangers:
             return Verdict("busy", "too many have not said yet what they want")
@@ -210,6 +220,23 @@ class Book:
                 words = f"{count} are connected through this relay {whose} already."
                 return Verdict(reason, words, "Try again later, or another way to the host.")
         return FINE
+
+    def calls(self, host: str, caller: str, address: str, now: float) -> Verdict:
+        """Somebody calls, who may: whether that is not too often. It counts as a call then."""
+        for buckets, name, whose in (
+            (self._calls_of_caller, caller, "with your key"),
+            (self._calls_of_address, address, "from your address"),
+            (self._calls_of_host, host, "for that host"),
+        ):
+            if buckets.take(name, now):
+                words = f"Too many calls {whose} in a moment."
+                return Verdict("too-often", words, "Try again in a moment.")
+        return FINE
+
+    def came_when_called(self, address: str, now: float) -> None:
+        """A host answers: it did not come of its own accord."""
+        if address:
+            self._arrivals.of(address, now).give_back(1.0)
 
     def call(self, host: str, caller: str, address: str) -> None:
         """From now on it is a pair, though nobody has answered yet."""

@@ -5,15 +5,12 @@ Every metric is a row of `METRICS`; docs/relay.md explains them.
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import time
 from collections.abc import Iterable
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING
 
-from crowdgrad.net.exposition import CONTENT_TYPE, Sample, family
+from crowdgrad.net import exposition
+from crowdgrad.net.exposition import CONTENT_TYPE, Sample, of_process, plain, table
 from crowdgrad.relay.switchboard import Switchboard
 
 if TYPE_CHECKING:
@@ -22,43 +19,29 @@ if TYPE_CHECKING:
 PREFIX = "crowdgrad_relay_"
 
 
-class Metric(NamedTuple):
-    name: str
-    kind: Literal["counter", "gauge"]
-    help: str
-
-    @property
-    def full_name(self) -> str:
-        """What is true of any process has the name that everybody gives it."""
-        return self.name if self.name.startswith("process_") else PREFIX + self.name
-
-
-METRICS = (
-    Metric("hosts", "gauge", "Hosts that can be called."),
-    Metric("pairs", "gauge", "Hosts and callers that are spliced."),
-    Metric("waiting", "gauge", "Callers whose host has not answered yet."),
-    Metric("throttled", "gauge", "Wires that wait because a limit on bytes is reached."),
-    Metric("connections", "gauge", "Open connections."),
-    Metric("keys", "gauge", "Keys whose bytes are remembered."),
-    Metric("arrivals_total", "counter", "Connections accepted."),
-    Metric("registrations_total", "counter", "Hosts that came, those who came again too."),
-    Metric("pairs_total", "counter", "Pairs there have been."),
-    Metric("measures_total", "counter", "Links that were measured."),
-    Metric("bytes_total", "counter", "Bytes passed on, to hosts and to callers."),
-    Metric("refusals_total", "counter", "Refusals, by reason."),
-    Metric("ends_total", "counter", "Pairs that are over, by how they ended."),
-    Metric("process_resident_memory_bytes", "gauge", "Memory of the process."),
-    Metric("process_cpu_seconds_total", "counter", "Time its threads have computed."),
-    Metric("process_open_fds", "gauge", "Open files and sockets."),
+METRICS = table(
+    PREFIX,
+    ("hosts", "gauge", "Hosts that can be called."),
+    ("pairs", "gauge", "Hosts and callers that are spliced."),
+    ("waiting", "gauge", "Callers whose host has not answered yet."),
+    ("throttled", "gauge", "Wires that wait because a limit on bytes is reached."),
+    ("connections", "gauge", "Open connections."),
+    ("keys", "gauge", "Keys whose bytes are remembered."),
+    ("arrivals_total", "counter", "Connections accepted."),
+    ("registrations_total", "counter", "Hosts that came, those who came again too."),
+    ("pairs_total", "counter", "Pairs there have been."),
+    ("measures_total", "counter", "Links that were measured."),
+    ("bytes_total", "counter", "Bytes passed on, to hosts and to callers."),
+    ("refusals_total", "counter", "Refusals, by reason."),
+    ("ends_total", "counter", "Pairs that are over, by how they ended."),
+    ("process_resident_memory_bytes", "gauge", "Memory of the process."),
+    ("process_cpu_seconds_total", "counter", "Time its threads have computed."),
+    ("process_open_fds", "gauge", "Open files and sockets."),
 )
 
 
 def render(board: Switchboard) -> str:
-    found = {**_counted(board), **_process()}
-    lines: list[str] = []
-    for metric in METRICS:
-        lines += family(metric.full_name, metric.kind, metric.help, found.get(metric.name, ()))
-    return "\n".join(lines) + "\n"
+    return exposition.render(METRICS, {**_counted(board), **plain(of_process())})
 
 
 def passed(board: Switchboard) -> tuple[int, int]:
@@ -71,7 +54,7 @@ def passed(board: Switchboard) -> tuple[int, int]:
 
 def _counted(board: Switchboard) -> dict[str, Iterable[Sample]]:
     events, (to_hosts, to_callers) = board.events, passed(board)
-    plain = {
+    figures = {
         "hosts": len(board.hosts),
         "pairs": len(board.pairs),
         "waiting": len(board.waiting),
@@ -83,7 +66,7 @@ def _counted(board: Switchboard) -> dict[str, Iterable[Sample]]:
         "pairs_total": events.pairs,
         "measures_total": events.measures,
     }
-    found: dict[str, Iterable[Sample]] = {name: [("", (), n)] for name, n in plain.items()}
+    found = plain(figures)
     found["bytes_total"] = [
         ("", (("to", "hosts"),), to_hosts),
         ("", (("to", "callers"),), to_callers),
@@ -93,19 +76,6 @@ def _counted(board: Switchboard) -> dict[str, Iterable[Sample]]:
         ("ends_total", "end", events.ends),
     ):
         found[name] = [("", ((label, key),), count) for key, count in sorted(counter.items())]
-    return found
-
-
-def _process() -> dict[str, Iterable[Sample]]:
-    """As far as this system tells."""
-    found: dict[str, Iterable[Sample]] = {
-        "process_cpu_seconds_total": [("", (), time.process_time())]
-    }
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-        memory = pages * os.sysconf("SC_PAGE_SIZE")
-        found["process_resident_memory_bytes"] = [("", (), memory)]
-        found["process_open_fds"] = [("", (), len(os.listdir("/proc/self/fd")) - 1)]
     return found
 
 

@@ -63,12 +63,21 @@ class _Wordy:
 class Guest(_Wordy):
     """Somebody who has not said yet what it wants."""
 
-    def __init__(self, desk: Desk, *, nonce: bytes, until: float, web: Callable[[], Layer]) -> None:
-        """`web`: makes the layer of a WebSocket."""
+    def __init__(
+        self,
+        desk: Desk,
+        *,
+        nonce: bytes,
+        until: float,
+        web: Callable[[], Layer],
+        bare: Callable[[], None],
+    ) -> None:
+        """`web`: makes the layer of a WebSocket. `bare`: called where it comes without one; raises
+        PeerError."""
         super().__init__(desk)
         self.nonce, self.until = nonce, until
         self.wire: Wire
-        self._web = web
+        self._web, self._bare = web, bare
         self._first: bytearray | None = bytearray()
         self._reader = words.Reader(magic=True)
         self._greeted = False
@@ -82,6 +91,7 @@ class Guest(_Wordy):
             if first.startswith(WEB_BYTES):
                 wire.wrap(self._web(), first)
                 return
+            self._bare()
             data = memoryview(first)
         rest = self._reader.put(data)
         while wire.owner is self and (body := self._reader.body()) is not None:

@@ -117,6 +117,7 @@ class Switchboard:
             nonce=self._random_bytes(words.NONCE_BYTES),
             until=self.now() + self.limits.preamble_s,
             web=lambda: Web(lambda headers: self._told_for_whom(guest, peer, headers)),
+            bare=lambda: self._told_for_whom(guest, peer, []),
         )
         wire = Wire(sock, guest, address=address, buffers=self._buffers, loop=self._loop)
         guest.wire = wire
@@ -220,6 +221,7 @@ class Switchboard:
         verdict = self.book.may_call(host_key, caller, wire.address, here=host is not None)
         for key in (host_key, caller):
             verdict = verdict and self.book.may_pass(key, self.meters.left_today(key, now))
+        verdict = verdict and self.book.calls(host_key, caller, wire.address, now)
         if verdict and host is not None and not host.knock(ticket):
             verdict = Verdict("not-answering", "That host does not take what it is told.", AGAIN)
         if not verdict or host is None:
@@ -242,6 +244,7 @@ class Switchboard:
         waiting, verdict = self._tickets.redeem(word.ticket, self.now())
         if waiting is None:
             return verdict
+        self.book.came_when_called(guest.wire.address, self.now())
         self._settled(guest)
         self.waiting.discard(waiting)
         self.book.answered(waiting.host[:ID_DIGITS])

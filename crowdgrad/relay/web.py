@@ -14,7 +14,7 @@ Headers = list[tuple[bytes, bytes]]
 class Web(Answering):
     def __init__(self, asked: Callable[[Headers], None]) -> None:
         """`asked`: hears the headers of a sound request. Raises PeerError, to refuse it."""
-        super().__init__(lambda inside: asked(self._headers))
+        super().__init__(lambda inside: asked(self._headers), pages=True)
         self._headers: Headers = []
 
     def _agree(self, event: Request | Response) -> None:

@@ -15,11 +15,13 @@ import os
 import socket
 from typing import Protocol
 
-from crowdgrad.errors import PeerError
+from crowdgrad.errors import FrameError, PeerError
 from crowdgrad.net.transport.base import Payload
 from crowdgrad.net.transport.layers import Layer
 
 READ_BYTES = 256 << 10
+MOST_ANSWERS_BYTES = 64 << 10
+"""What a WebSocket may have answered by itself to somebody who does not read."""
 KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 UNACKNOWLEDGED_MS = 30_000
 """How long bytes may be on their way before the connection counts as lost."""
@@ -62,8 +64,8 @@ class Buffers:
 
 class Wire:
     __slots__ = (
-        "_buffers", "_finishing", "_loop", "_out", "_sock", "address", "closed", "has_ended",
-        "layer", "listening", "owner",
+        "_answers", "_buffers", "_finishing", "_loop", "_out", "_sock", "address", "closed",
+        "has_ended", "layer", "listening", "owner",
     )  # fmt: skip
 
     def __init__(
@@ -80,6 +82,8 @@ class Wire:
         self._buffers, self._loop = buffers, loop
         self.layer: Layer | None = None
         self._out: bytearray | None = None
+        self._answers = 0
+        """Bytes that the layer has answered since all was taken."""
         self.listening = self.closed = self.has_ended = self._finishing = False
         sock.setblocking(False)
         tune(sock)
@@ -141,11 +145,20 @@ class Wire:
         try:
             self.layer.feed(data)
         finally:
-            self._pour(self.layer.take())  # a pong, a good-bye, or why it is refused
+            self._answer(self.layer.take())  # a pong, a good-bye, or why it is refused
         while not self.closed and (count := self.layer.read_into(self._buffers.above)):
             self.owner.heard(self, self._buffers.above[:count])
-        if getattr(self.layer, "closed", False) and not self.closed:
+        if self.layer.closed and not self.closed:
             self._end()
+
+    def _answer(self, data: bytes) -> None:
+        """Raises FrameError."""
+        if self._out is None:
+            self._answers = 0
+        self._answers += len(data)
+        self._pour(data)
+        if self._answers > MOST_ANSWERS_BYTES and self._out is not None:
+            raise FrameError("It wants answers (pongs), and does not read them.")
 
     def send(self, data: Payload) -> None:
         """What is not taken at once is kept: look at `kept`."""

@@ -191,12 +191,12 @@ def test_advice_stands_under_what_is_wrong(monkeypatch, capsys, tmp_path):
     assert "✗ disk Only 0.0 GB are free for keys and data" in said
     assert "→ Make room" in said
     assert "! network Others cannot dial this machine (nobody [answers])" in said
-    assert "→ To host from here, use a relay" in said
+    assert "Or host through a relay: `crowdgrad host … --relay ROUTE`" in said
     assert said.endswith("One thing is in the way of lending or hosting.")
 
 
 def test_what_is_only_worth_knowing_is_no_failure(monkeypatch, capsys, tmp_path):
-    seen_there(monkeypatch, tmp_path, multicast=lambda: seen.Multicast(heard=False, trouble="no"))
+    seen_there(monkeypatch, tmp_path, multicast=lambda out: seen.Multicast(out=out, asked=()))
     assert main(["doctor"]) == 0
     assert "Nothing is in the way, but" in capsys.readouterr().out
 
@@ -232,6 +232,24 @@ def test_a_report_for_support_tells_all_but_where_our_home_is(monkeypatch, capsy
     main(["doctor", "--only", "disk", "--json", "-"])
     told = capsys.readouterr().out
     assert "walls" not in json.loads(told[told.index("{") :])
+
+
+def test_where_too_little_is_installed_to_look_it_says_what(monkeypatch, capsys):
+    def lacking(args: object) -> int:
+        raise ModuleNotFoundError("No module", name="websockets.asyncio")
+
+    monkeypatch.setattr(doctor, "_run", lacking)
+    assert main(["doctor"]) == 1
+    assert "[CG204] websockets is missing" in capsys.readouterr().err
+
+
+def test_a_mistake_of_ours_is_not_blamed_on_the_install(monkeypatch):
+    def mistaken(args: object) -> int:
+        raise ModuleNotFoundError("No module", name="crowdgrad.nothing")
+
+    monkeypatch.setattr(doctor, "_run", mistaken)
+    with pytest.raises(ModuleNotFoundError):
+        main(["doctor"])
 
 
 def asked(monkeypatch, *words: str) -> Asked:

@@ -7,10 +7,13 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from crowdgrad.domain.routes import Route
+from crowdgrad.errors import NotPutThrough
 from crowdgrad.net import relay_words as words
 
 NONCE = bytes(range(32))
-REFUSED = words.Refused(code="CG506", reason="busy", message="Too many.", advice="Come later.")
+REFUSED = words.Refused(
+    code=NotPutThrough.code, reason="busy", message="Too many.", advice="Come later."
+)
 Play = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 

@@ -39,7 +39,7 @@ class World:
                 disk=lambda purpose, path: seen.Disk(
                     purpose=purpose, path=str(path), free_bytes=10**11
                 ),
-                multicast=lambda: seen.Multicast(heard=True),
+                multicast=self.multicast,
                 port=self.port,
                 matchmaker=self.matchmaker,
                 network=self.network,
@@ -51,6 +51,10 @@ class World:
             ),
             **other,
         )
+
+    def multicast(self, out: bool) -> seen.Multicast:
+        asked = (seen.Asking(address="192.168.1.5"),)
+        return seen.Multicast(out=out, asked=asked, here=("192.168.1.5",))
 
     async def port(self, number: int) -> seen.Port:
         self.asked.append(("port", number))
@@ -79,8 +83,8 @@ class World:
         routes = (route_of("192.168.1.7:8701"),)
         return [Nearby(key=KEY, job="digits-1", title="Digits", cause="", routes=routes)]
 
-    async def way(self, route: Route, pin: str) -> seen.Way:
-        self.asked.append(("way", str(route), pin))
+    async def way(self, route: Route, pin: str, job: str) -> seen.Way:
+        self.asked.append(("way", str(route), pin, job))
         return seen.Way(route=str(route), key=KEY[:16], ms=1.0)
 
     async def job(self, url: str, code: str) -> seen.Job:
@@ -121,6 +125,7 @@ def test_everything_is_looked_at_once_and_told_in_order() -> None:
 def test_offline_nobody_else_is_asked() -> None:
     world = World()
     findings = look(replace(ASKED, offline=True), world.edges())
+    assert "nothing was sent" in next(one.words for one in findings if one.id == "multicast")
     assert [finding.id for finding in findings] == [
         "versions", "disk", "ports", "multicast", "network", "walls",
     ]  # fmt: skip
@@ -171,8 +176,29 @@ def test_without_a_matchmaker_nobody_is_asked_there() -> None:
     states = {finding.id: finding.state for finding in findings}
     assert states["matchmaker"] == "bad"
     assert states["clock"] == "skipped"
+    network = next(finding for finding in findings if finding.id == "network")
+    assert "not known: no matchmaker answers" in network.words
     assert ("network", None, 0) in world.asked
     assert ("relays", None, ()) in world.asked
+
+
+def test_where_no_relay_is_known_the_way_to_the_matchmaker_is() -> None:
+    async def none(url: str | None, named: tuple[str, ...]) -> Sequence[seen.Relay]:
+        return []
+
+    (finding,) = look(replace(ASKED, only=frozenset({"relay"})), World().edges(relays=none))
+    assert "was not measured; the matchmaker answers in 5 ms" in finding.words
+
+
+def test_who_is_not_heard_by_itself_does_not_look_for_others() -> None:
+    def silent(out: bool) -> seen.Multicast:
+        return seen.Multicast(out=out, asked=(seen.Asking(address="10.0.0.1", trouble="no"),))
+
+    world = World()
+    asked = replace(ASKED, only=frozenset({"multicast"}))
+    (finding,) = look(asked, world.edges(multicast=silent))
+    assert finding.state == "warn"
+    assert world.asked == []
 
 
 async def never(*anything: object) -> Any:
@@ -194,6 +220,7 @@ def test_whoever_never_answers_holds_up_nobody_for_ever(name: str) -> None:
         assert ports.state == "good"
         assert (late.id, late.state) == (name, "warn")
         assert "could not be found out within" in late.words
+        assert "Look again." in late.advice
 
     run_virtual(main())
 
@@ -203,8 +230,9 @@ def test_whoever_never_answers_holds_up_nobody_for_ever(name: str) -> None:
     [
         (Unreachable("It is far away.", advice="Walk."), "It is far away."),
         (OSError(5, "Input/output error"), "could not be found out: Input/output error"),
+        (ModuleNotFoundError("No module", name="zeroconf"), "found out: zeroconf is missing"),
     ],
-    ids=["ours", "the-systems"],
+    ids=["ours", "the-systems", "an-old-install"],
 )
 def test_what_goes_wrong_in_one_check_is_a_finding(error: Exception, words: str) -> None:
     async def broken(*anything: object) -> Any:
@@ -215,14 +243,17 @@ def test_what_goes_wrong_in_one_check_is_a_finding(error: Exception, words: str)
     assert clock.state == "good"
     assert relay.state == "warn"
     assert words in relay.words
+    assert relay.advice
 
 
 def test_the_way_to_a_host_is_all_that_is_looked_at() -> None:
     world = World()
-    link = f"crowdgrad://192.0.2.7:8701/?also=relay:r.org:1#{PIN}"
+    link = f"crowdgrad://192.0.2.7:8701/?also=relay:r.org:1&job=digits-1#{PIN}"
     findings = look(replace(ASKED, target=read(link)), world.edges())
     assert [(finding.id, finding.state) for finding in findings] == [("way", "good")] * 2
-    assert world.asked == [("way", "192.0.2.7:8701", PIN), ("way", "relay:r.org:1", PIN)]
+    assert world.asked == [
+        ("way", "192.0.2.7:8701", PIN, "digits-1"), ("way", "relay:r.org:1", PIN, "digits-1"),
+    ]  # fmt: skip
 
 
 def test_a_host_with_a_code_of_its_own_is_looked_for_near_by() -> None:
@@ -230,7 +261,7 @@ def test_a_host_with_a_code_of_its_own_is_looked_for_near_by() -> None:
     (finding,) = look(replace(ASKED, target=Target(local_code=code_of(KEY))), world.edges())
     assert finding.state == "good"
     assert world.asked == [
-        ("neighbours", code_of(KEY)), ("way", "192.168.1.7:8701", KEY),
+        ("neighbours", code_of(KEY)), ("way", "192.168.1.7:8701", KEY, "digits-1"),
     ]  # fmt: skip
     other = LocalCode("K7Q2-MPX4-9RTM")
     (finding,) = look(replace(ASKED, target=Target(local_code=other)), World().edges())

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
-from crowdgrad.doctor import dialling, seen
+from crowdgrad.doctor import dialling, judging, seen
 from crowdgrad.domain.codes import code_of
 from crowdgrad.domain.routes import Route, route_of
 from crowdgrad.errors import NoNeighbours, RouterError, Unreachable
@@ -17,11 +17,13 @@ from crowdgrad.net import lan, reaching
 from crowdgrad.net.identity import Identity, guest
 from crowdgrad.net.links import pin_of
 from crowdgrad.net.nearby import Nearby
-from crowdgrad.net.reaching import Reached, Tried
+from crowdgrad.net.rooms import Reachability, Tried
 from crowdgrad.net.transport import secure
 from crowdgrad.net.transport.base import Connection
 from tests.doctor.played_relay import Relay, played
 from tests.net.answering import Answering
+from tests.relay.world import Host, run
+from tests.relay.world import relay as real_relay
 
 KEY = guest("a host")
 
@@ -165,9 +167,45 @@ def test_a_relay_is_measured_with_no_more_bytes_than_it_takes() -> None:
             found = await dialling.relay(str(route))
             assert (await dialling.port(route.port)).whose == "relay", "whoever refuses is there"
         assert found.trouble is None
-        assert "Too many" in found.refused
+        assert found.refused is not None
+        assert "Too many" in found.refused.message
+        assert found.refused.advice == "Come later."
 
     asyncio.run(main())
+
+
+def test_a_relay_that_is_never_measured_is_told_from_one_that_is_busy() -> None:
+    async def main() -> None:
+        async with real_relay(measure_bytes=0) as running:
+            never = await dialling.relay(f"relay:127.0.0.1:{running.port}")
+        async with real_relay() as running:
+            running.board.book.measures.add("127.0.0.1")  # somebody of this address is at it
+            busy = await dialling.relay(f"relay:127.0.0.1:{running.port}")
+        (found,) = judging.relays([never], named=True)
+        assert (found.state, found.advice) == ("good", "")
+        (found,) = judging.relays([busy], named=True)
+        assert (found.state, found.advice) == ("warn", "Try again in a moment.")
+
+    run(main())
+
+
+def test_through_a_relay_the_job_is_asked_for() -> None:
+    async def main() -> None:
+        async with real_relay() as running:
+            route = route_of(f"relay:127.0.0.1:{running.port}")
+            host = await Host.serve(running, KEY, job="digits-1")
+            try:
+                found = await dialling.way(route, pin_of(KEY.public), "other-2")
+                assert found.trouble is not None
+                assert "is not at this relay" in found.trouble.message
+                asking = asyncio.create_task(dialling.way(route, pin_of(KEY.public), "digits-1"))
+                assert await host.knock()
+                asking.cancel()
+                await asyncio.gather(asking, return_exceptions=True)
+            finally:
+                host.close()
+
+    run(main())
 
 
 def summary(**more: object) -> bytes:
@@ -234,7 +272,7 @@ class Outside:
         self.closed = False
         self.address, self.port, self.protocol = "198.51.100.7", 41000, "UPnP"
 
-    async def ask(self, url: str, key: Identity, addresses: list[str]) -> Reached:
+    async def ask(self, url: str, key: Identity, addresses: list[str]) -> Reachability:
         (address,) = addresses
         self.asked.append(address)
         if not self.asked[1:]:  # what we listen with is there, and has this key
@@ -242,7 +280,7 @@ class Outside:
             assert await secure.knock("127.0.0.1", port, key.public) == key.public
         reached = self.answers.pop(0)
         tried = Tried(address=address, reached=reached, why="" if reached else "silent", ms=1.0)
-        return Reached(observed="198.51.100.7", tried=(tried,), offset_s=0.0)
+        return Reachability(observed="198.51.100.7", tried=(tried,))
 
     async def open_port(self, port: int, *, lifetime_s: int) -> Outside:
         if not self.router:
@@ -287,7 +325,7 @@ def test_a_router_that_opens_nothing_is_quoted(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_matchmaker_that_does_not_dial_back_is_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
     class Silent(Outside):
-        async def ask(self, url: str, key: Identity, addresses: list[str]) -> Reached:
+        async def ask(self, url: str, key: Identity, addresses: list[str]) -> Reachability:
             raise Unreachable("Nobody answers.")
 
     found = seen_from(Silent(), monkeypatch)
@@ -303,3 +341,13 @@ def test_a_matchmaker_on_this_machine_says_nothing_about_others(
     assert found.reached is None
     assert not outside.asked
     assert asyncio.run(dialling.network(None, 0)) == seen.Network(local=("192.168.1.5",))
+
+
+def test_a_matchmaker_that_does_not_see_us_has_not_dialled(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Hidden(Outside):
+        async def ask(self, url: str, key: Identity, addresses: list[str]) -> Reachability:
+            tried = Tried(address=addresses[0], reached=False, why="not dialled", ms=0.0)
+            return Reachability(observed="", tried=(tried,))
+
+    found = seen_from(Hidden(router=True), monkeypatch)
+    assert (found.reached, found.trouble) == (None, dialling.PASSED_ON)

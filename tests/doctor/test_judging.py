@@ -11,6 +11,7 @@ import pytest
 from crowdgrad.doctor import judging
 from crowdgrad.doctor.finding import Finding, State, sound
 from crowdgrad.doctor.seen import (
+    Asking,
     Disk,
     Job,
     Matchmaker,
@@ -22,6 +23,8 @@ from crowdgrad.doctor.seen import (
     Versions,
     Way,
 )
+from crowdgrad.domain.routes import Route
+from crowdgrad.net.nearby import Nearby
 from crowdgrad.volunteer.sandbox.attempts import ATTEMPTS
 from crowdgrad.volunteer.sandbox.examination import Examination, Outcome
 from crowdgrad.volunteer.sandbox.walls import WALLS, Step, held
@@ -56,10 +59,26 @@ def folders(*free: int, trouble: str = "") -> list[Disk]:
             for p, f in zip(purposes, free, strict=True)]  # fmt: skip
 
 
+def spoken(*troubles: str, out: bool = True) -> Multicast:
+    """From so many networks."""
+    here = tuple(f"192.168.{number}.5" for number in range(len(troubles)))
+    asked = tuple(Asking(address=a, trouble=t) for a, t in zip(here, troubles, strict=True))
+    return Multicast(out=out, asked=asked, here=here)
+
+
+def near(*addresses: str) -> list[Nearby]:
+    """So many hosts, at so many addresses each: `a b` is one with two."""
+    return [
+        Nearby(key="ab" * 32, job="j", title="T", cause="",
+               routes=tuple(Route(host=host, port=8701) for host in one.split()))
+        for one in addresses
+    ]  # fmt: skip
+
+
 CASES: list[tuple[list[Finding], State, str]] = [
     (judging.versions(VERSIONS), "good", "crowdgrad 1.2.3, protocol 3.0, Python 3.11.7; can lend"),
     (judging.versions(dataclasses.replace(VERSIONS, hosting={"torch": ""})), "good",
-     "can lend; to host, install"),
+     r"can lend; to host, install '\.\[host\]' \(torch is missing\)"),
     (judging.versions(dataclasses.replace(VERSIONS, lending={"numpy": "2", "onnxruntime": ""})),
      "bad", "onnxruntime is missing"),
     (judging.versions(dataclasses.replace(VERSIONS, has_tls13=False)), "bad", "no TLS 1.3"),
@@ -69,7 +88,7 @@ CASES: list[tuple[list[Finding], State, str]] = [
     (judging.clock(asked(-299.0)), "warn", "5 minutes ahead of"),
     (judging.clock(asked(7200.0)), "bad", "2 hours behind .* turns away whom"),
     (judging.clock(asked(-86400.0 * 365)), "bad", "365 days ahead of"),
-    (judging.clock(asked(None)), "skipped", "Not compared"),
+    (judging.clock(asked(None)), "skipped", "Not compared: no matchmaker answers"),
     (judging.disk(folders(50 * GB, 3 * GB)), "good", "Free: 50 GB for keys and data, 3.0 GB for"),
     (judging.disk(folders(50 * GB, GB)), "warn", "Only 1.0 GB are free for results"),
     (judging.disk(folders(GB, 0)), "bad", "Only 0.0 GB are free for results"),
@@ -82,9 +101,23 @@ CASES: list[tuple[list[Finding], State, str]] = [
     (judging.ports([Port(number=8701, whose="else")]), "warn", "taken by another program"),
     (judging.ports([Port(number=80, whose="", trouble="permission denied")]), "warn",
      "80 cannot be had"),
-    (judging.multicast(Multicast(heard=True), 0), "good", "without a matchmaker.$"),
-    (judging.multicast(Multicast(heard=True), 2), "good", "2 hosts announce themselves"),
-    (judging.multicast(Multicast(heard=False, trouble="no route"), 0), "warn", "no route"),
+    (judging.multicast(spoken(""), []), "good",
+     "can ask for hosts by multicast, and hear. No host answers; .* only when one does"),
+    (judging.multicast(spoken(""), near("192.168.0.5")), "good",
+     "Only a host on this machine answers; .* only when another does"),
+    (judging.multicast(spoken(""), near("192.168.0.5", "192.168.0.5")), "good",
+     "Only hosts on this machine answer; .* only when another does"),
+    (judging.multicast(spoken(""), near("192.168.0.9")), "good", "^One host announces itself on"),
+    (judging.multicast(spoken(""), near("192.168.0.9", "192.168.0.5", "192.168.0.5 192.168.0.7")),
+     "good", "^2 hosts announce themselves on"),
+    (judging.multicast(spoken("", out=False), []), "good", "hear itself; nothing was sent"),
+    (judging.multicast(spoken("", "no"), []), "good", r"Not so at 192\.168\.1\.5 \(no\)"),
+    (judging.multicast(spoken("no", ""), []), "warn",
+     r"At 192\.168\.0\.5 hosts cannot be .* no\. It works at 192\.168\.1\.5\.$"),
+    (judging.multicast(spoken("no", ""), near("192.168.1.5")), "warn", r"1\.5\.$"),
+    (judging.multicast(spoken("no", ""), near("192.168.1.9")), "warn", r"1\.5\. One host .*ork\.$"),
+    (judging.multicast(spoken("no"), []), "warn", r"At 192\.168\.0\.5 hosts cannot .*: no\.$"),
+    (judging.multicast(spoken(), []), "warn", "on no network"),
     (judging.matchmaker(asked(0.0, 30.0, 10.0, 900.0)), "good", f"{URL} answers in 30 ms"),
     (judging.matchmaker(asked(0.0, 1500.0)), "warn", "in 1.5 s"),
     (judging.matchmaker(Matchmaker(url=URL, chosen=True, trouble=SILENT)), "bad", "Nobody answers"),
@@ -93,7 +126,8 @@ CASES: list[tuple[list[Finding], State, str]] = [
     (judging.network(Network(local=())), "warn", "no network but its own"),
     (judging.network(at_home()), "skipped", "192.168.1.5 can be dialled is not known: nobody out"),
     (judging.network(at_home(trouble=SILENT)), "skipped", "not known: Nobody answers"),
-    (judging.network(Network(local=("100.64.1.2",))), "skipped", "100.64.1.2: your provider shar"),
+    (judging.network(Network(local=("100.64.1.2",))), "skipped",
+     "Nobody could dial this machine: your provider shares .* is 100.64.1.2"),
     (judging.network(at_home(reached=True, observed="198.51.100.7")), "good", "without a relay"),
     (judging.network(at_home(reached=True, observed="198.51.100.7", external="198.51.100.7",
                              by="UPnP")), "good", r"the router opens \(UPnP\)"),
@@ -104,10 +138,20 @@ CASES: list[tuple[list[Finding], State, str]] = [
     (judging.network(at_home(reached=False, observed="198.51.100.7", external="100.64.3.4",
                              why="nobody answers")), "warn", "carrier-grade NAT"),
     (judging.network(at_home(reached=False, observed="198.51.100.7", external="198.51.100.7",
-                             why="")), "warn", r"\(nobody says why\): a firewall may stand"),
-    (judging.relays([], named=False), "skipped", "None is known"),
-    (judging.relays([Relay(route="relay:r.org:1", refused="It is busy.")], named=True), "warn",
-     "r.org:1 answers, but could not be measured: It is busy.$"),
+                             why="", by="PCP")), "warn",
+     r"though the router opens a port by PCP \(nobody says why\): a firewall may stand"),
+    (judging.network(Network(local=("198.51.100.7",), observed="198.51.100.7", reached=False,
+                             why="silent", router="There is none.")), "warn",
+     "on the internet itself, as 198.51.100.7, so a firewall may stand before it.$"),
+    (judging.network(at_home(reached=False, observed="192.168.1.9", why="silent")), "warn",
+     "^The matchmaker, on the same network, cannot dial .* a firewall"),
+    (judging.relays([], named=False), "skipped", "None is known, so the speed .* not measured.$"),
+    (judging.relays([], named=False, answers_ms=(900.0, 20.0, 30.0)), "skipped",
+     "; the matchmaker answers in 30 ms.$"),
+    (judging.relays([Relay(route="relay:r.org:1", refused=SILENT)], named=True), "warn",
+     "r.org:1 answers; how fast was not measured. Nobody answers.$"),
+    (judging.relays([Relay(route="relay:r.org:1", refused=Trouble(message="Not here."))],
+                    named=True), "good", "how fast was not measured. Not here.$"),
     (judging.relays([Relay(route="relay:r.org:1", answer_ms=12, down_mbps=80, up_mbps=9.5)],
                     named=True), "good", "80 Mbit/s down, 9.5 Mbit/s up"),
     (judging.relays([Relay(route="relay:r.org:1", answer_ms=12, down_mbps=80, up_mbps=0.5)],
@@ -130,7 +174,14 @@ CASES: list[tuple[list[Finding], State, str]] = [
     (judging.job(Job(code="K7Q-2MP", trouble=SILENT), PIN), "bad", "Nobody answers"),
     ([judging.nobody_near("K7Q2-MPX4-9RTM")], "bad", "has the code K7Q2-MPX4-9RTM"),
     ([judging.not_found_out("disk", SILENT)], "warn", "Nobody answers"),
+    ([judging.not_found_out("disk", Trouble(message="It broke."))], "warn", "It broke"),
+    ([judging.not_in_time("disk", 10.0)], "warn", "within 10 s"),
+    ([judging.not_installed("multicast", "zeroconf")], "warn", "zeroconf is missing"),
 ]  # fmt: skip
+
+
+(UNKNOWN_CLOCK,) = judging.clock(asked(None))
+"""The only thing of which nothing is known and nothing is to be done: others say what."""
 
 
 @pytest.mark.parametrize("number", range(len(CASES)))
@@ -144,10 +195,48 @@ def test_what_it_means(number: int) -> None:
 @pytest.mark.parametrize("number", range(len(CASES)))
 def test_every_finding_is_fit_for_a_screen_and_for_json(number: int) -> None:
     for finding in CASES[number][0]:
-        assert bool(finding.advice) == (finding.state in ("warn", "bad"))
-        assert finding.words.endswith(".")
+        assert bool(finding.advice) == (finding.state != "good" and finding != UNKNOWN_CLOCK)
+        for text in (finding.words, finding.advice):
+            assert not text or text.endswith(".")
+            assert not re.search(r"\.\.|\.\)|\.:|  ", text), text
         assert (finding.words + finding.advice).isprintable()
         assert json.loads(json.dumps(dict(finding.data))) == finding.data
+
+
+SAID = "The router at 192.168.1.1 opens no port 8701: PCP: it does not answer."
+
+
+@pytest.mark.parametrize(
+    ("found", "advice", "quoted"),
+    [
+        (at_home(observed="198.51.100.7", router=SAID), "Switch on UPnP or NAT-PMP", True),
+        (at_home(observed="198.51.100.7", external="10.0.0.3", by="UPnP"), "modem mode", False),
+        (at_home(observed="198.51.100.7", external="198.51.100.8"), "modem mode", False),
+        (at_home(observed="198.51.100.7", external="100.64.3.4"), "provider can open", False),
+        (Network(local=("100.64.1.2",), observed="198.51.100.7", router=SAID),
+         "provider can open", True),
+        (at_home(observed="198.51.100.7", external="198.51.100.7"), "firewall", False),
+        (Network(local=("198.51.100.7",), observed="198.51.100.7", router=SAID), "firewall", False),
+        (at_home(observed="192.168.1.9", router=SAID), "firewall", False),
+    ],
+    ids=["closed", "double", "double-by-eye", "carrier", "carrier-by-address", "mapped", "open",
+         "same-network"],
+)  # fmt: skip
+def test_who_cannot_be_dialled_hears_what_helps_there(
+    found: Network, advice: str, quoted: bool
+) -> None:
+    (finding,) = judging.network(dataclasses.replace(found, reached=False, why="nobody answers"))
+    assert advice in finding.advice
+    assert "--relay ROUTE" in finding.advice
+    assert finding.words.endswith(SAID) == quoted
+    assert finding.data["router"] == found.router
+
+
+@pytest.mark.parametrize("trouble", [None, SILENT, Trouble(message="It is on this machine.")])
+def test_who_was_not_dialled_hears_how_to_find_out(trouble: Trouble | None) -> None:
+    (finding,) = judging.network(at_home(trouble=trouble))
+    expected = trouble.advice if trouble is not None else ""
+    assert (expected or "doctor --matchmaker URL") in finding.advice
 
 
 def examined(missing: str = "", through: str = "", error: str = "") -> Examination:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from crowdgrad.domain.routes import Route, Whereabouts, route_of
-from crowdgrad.errors import ConnectionLost, Impostor, Unreachable
+from crowdgrad.errors import ConnectionLost, Impostor, NotPutThrough, Unreachable
 from crowdgrad.host import relays as module
 from crowdgrad.host.relays import AWAY_S, Relays
 from crowdgrad.net import relay_words as words
@@ -257,8 +257,29 @@ def test_one_relay_with_a_port_and_a_path_of_the_web_has_the_host_once_and_for_g
     run(main())
 
 
+def test_only_so_many_come_through_relays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_SERVED", 1)
+
+    async def main() -> None:
+        async with relay(answer_s=0.5) as one, at_relays() as relays:
+            await relays.use((f"relay:127.0.0.1:{one.port}",), within_s=8.0)
+            near = await Dialler(key=guest("ada"))(told(one.port))
+            await says(near, 1)
+            with pytest.raises(NotPutThrough, match="does not answer"):
+                await Dialler(key=guest("bob"))(told(one.port))
+            near.close()
+            await until(lambda: not relays._serving)
+            again = await Dialler(key=guest("bob"))(told(one.port))
+            await says(again, 2)
+            again.close()
+
+    run(main())
+
+
 class Lying:
     """Passes through to mallory, whoever is called."""
+
+    closed = False
 
     def __init__(self) -> None:
         self.ready = False

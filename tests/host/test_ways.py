@@ -16,7 +16,7 @@ from crowdgrad.errors import CrowdgradError, RouterError, Unreachable
 from crowdgrad.host.relays import AWAY_S, Relays
 from crowdgrad.host.ways import AGAIN_S, LOOK_S, RELAY_S, Ways, Wishes
 from crowdgrad.net.identity import Identity, guest
-from crowdgrad.net.reaching import Reached, Tried
+from crowdgrad.net.rooms import Reachability, Tried
 from crowdgrad.net.routers.keeper import PortKeeper
 from crowdgrad.net.transport.base import Connection
 from crowdgrad.planner.relaying import ranked
@@ -90,8 +90,10 @@ class World:
     played: PlayedRelays = field(default_factory=PlayedRelays)
     told: list[tuple[str, ...]] = field(default_factory=list)
 
-    async def ask(self, url: str, key: Identity, addresses: tuple[str, ...]) -> Reached:
-        assert (url, key) == (MATCHMAKER, KEY)
+    async def ask(
+        self, url: str, key: Identity, addresses: tuple[str, ...], *, hosting: bool
+    ) -> Reachability:
+        assert (url, key, hosting) == (MATCHMAKER, KEY, True)
         self.asked.append(addresses)
         await asyncio.sleep(0.5)
         if self.away:
@@ -100,7 +102,7 @@ class World:
             Tried(address=one, reached=one in self.reachable, why="no answer", ms=1.0)
             for one in addresses
         )
-        return Reached(observed=self.observed, tried=tried, offset_s=0.0)
+        return Reachability(observed=self.observed, tried=tried)
 
     async def relays_of(self, url: str) -> tuple[str, ...]:
         if self.away:

@@ -1,4 +1,4 @@
-"""A real matchmaker in its own process, for tests."""
+"""A real matchmaker in its own process, for tests; other services run in theirs the same way."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from crowdgrad.domain.job import JobId, Member, Volunteer
 from crowdgrad.domain.matching import Offer
@@ -17,16 +18,18 @@ from crowdgrad.domain.work import VolunteerId
 from crowdgrad.net.identity import Identity, guest
 
 
-class Running:
-    """`with Running(folder) as matchmaker:` … `matchmaker.url`; `kill` and `start` at will."""
+class Service:
+    """`crowdgrad COMMAND`, between `with` and its end; `kill` and `start` at will."""
 
-    def __init__(self, folder: Path, *arguments: str, database: str = "memory:") -> None:
-        self._file = folder / "matchmaker.json"
-        self._arguments = ("--database", database, *arguments)
-        self._home = folder / "matchmaker-home"
+    def __init__(self, command: str, folder: Path, *arguments: str) -> None:
+        self._command = command
+        self._file = folder / f"{command}.json"
+        self._arguments = arguments
+        self._home = folder / f"{command}-home"
         self._process: subprocess.Popen[str] | None = None
-        self._port = 0
-        self.url = ""
+        self.port = 0
+        self.said: dict[str, object] = {}
+        """What it wrote down when it had started."""
 
     @property
     def process(self) -> subprocess.Popen[str]:
@@ -36,9 +39,9 @@ class Running:
     def start(self) -> None:
         """On the same port as before, if there was one."""
         self._file.unlink(missing_ok=True)
-        command = [sys.executable, "-W", "error", "-m", "crowdgrad", "matchmaker", "--tied"]
+        command = [sys.executable, "-W", "error", "-m", "crowdgrad", self._command, "--tied"]
         self._process = subprocess.Popen(
-            [*command, "--port", str(self._port), "--json", str(self._file), *self._arguments],
+            [*command, "--port", str(self.port), "--json", str(self._file), *self._arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -48,10 +51,9 @@ class Running:
         while not self._file.exists():
             assert self._process.poll() is None, self._process.communicate()
             time.sleep(0.02)
-        said = json.loads(self._file.read_text())
-        assert said["pid"] == self._process.pid
-        self.url = said["url"]
-        self._port = int(said["address"].rpartition(":")[2])
+        self.said = json.loads(self._file.read_text())
+        assert self.said["pid"] == self._process.pid
+        self.port = int(str(self.said["address"]).rpartition(":")[2])
 
     def stop(self, how: signal.Signals) -> tuple[str, str]:
         """What it had printed, on standard output and error."""
@@ -61,7 +63,7 @@ class Running:
     def kill(self) -> None:
         self.stop(signal.SIGKILL)
 
-    def __enter__(self) -> Running:
+    def __enter__(self) -> Self:
         self.start()
         return self
 
@@ -76,6 +78,17 @@ class Running:
         for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
             if pipe is not None:
                 pipe.close()
+
+
+class Running(Service):
+    """`with Running(folder) as matchmaker:` … `matchmaker.url`."""
+
+    def __init__(self, folder: Path, *arguments: str, database: str = "memory:") -> None:
+        super().__init__("matchmaker", folder, "--database", database, *arguments)
+
+    @property
+    def url(self) -> str:
+        return str(self.said["url"])
 
 
 def offer(name: str = "mnist-1", *, minimum: int = 1, maximum: int = 8) -> Offer:

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -84,8 +85,13 @@ def test_the_arguments_of_the_container_can_be_parsed() -> None:
     words = compose()["services"]["matchmaker"]["command"]
     args = parser().parse_args(["matchmaker", *words])
     assert args.host == "0.0.0.0"
-    subnet = compose()["networks"]["front"]["ipam"]["config"][0]["subnet"]
-    assert args.behind_proxy == [subnet]
+    front = compose()["networks"]["front"]["ipam"]["config"][0]
+    caddy = compose()["services"]["caddy"]["networks"]["front"]["ipv4_address"]
+    assert args.behind_proxy == [caddy], "and not the gateway, from which strangers come"
+    assert ip_address(caddy) in ip_network(front["subnet"])
+    assert ip_address(caddy) not in ip_network(front["ip_range"]), "nobody else is given it"
+    relay = compose()["services"]["relay"]["command"]
+    assert f"--behind-proxy={caddy}" in relay
 
 
 def test_only_proxy_and_relay_can_be_reached_and_secrets_come_from_outside() -> None:

@@ -13,10 +13,10 @@ from typing import Any
 import httpx
 import pytest
 
-from crowdgrad.domain.job import JobId
 from crowdgrad.errors import PeerError, Unreachable
+from crowdgrad.matchmaker import doorkeeper
 from crowdgrad.matchmaker.app import create_service
-from crowdgrad.matchmaker.desk import Desk, Rules
+from crowdgrad.matchmaker.dialling import Dialling
 from crowdgrad.matchmaker.doorkeeper import Doorkeeper
 from crowdgrad.matchmaker.limits import Rates
 from crowdgrad.matchmaker.metrics import Metrics
@@ -27,7 +27,6 @@ from crowdgrad.net.identity import Identity, guest
 from crowdgrad.net.ports import bind
 from crowdgrad.net.transport import tls
 from crowdgrad.store.memory import MemoryStore
-from tests.contracts.store_contract import job
 
 ME, OTHER = guest("me"), guest("somebody else")
 HERE = "203.0.113.7"
@@ -189,16 +188,41 @@ def test_the_time_is_told_to_everybody() -> None:
     assert abs(told / 1000 - time.time()) < 3600
 
 
-def test_a_host_is_one_whose_job_is_open() -> None:
+@pytest.mark.parametrize("hosting", [True, False])
+def test_hosts_go_first_also_before_they_have_published(
+    hosting: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+
+    async def reach(self: Dialling, *what: object, hosts: bool) -> tuple[rooms.Tried, ...]:
+        asked.append(hosts)
+        return ()
+
+    monkeypatch.setattr(Dialling, "reach", reach)
+    assert Here().ask({"addresses": [], "hosting": hosting}).status_code == 200
+    assert asked == [hosting]
+
+
+@pytest.mark.parametrize("said", ["", PROXY, "127.0.0.1", "nonsense"])
+def test_a_proxy_that_names_no_sender_is_not_dialled_itself(said: str) -> None:
+    """It may be a bridge of containers, that hides who comes."""
     here = Here()
-    desk = Desk(here.store, wall=time.time, random_bytes=secrets.token_bytes, rules=Rules())
-    record = job()
-    assert not desk.hosts_now(record.owner)
-    here.store.put_job(record)
-    assert desk.hosts_now(record.owner)
-    assert not desk.hosts_now(ME.public.hex())
-    here.store.forget_job(JobId(record.listing.id))
-    assert not desk.hosts_now(record.owner)
+    headers = {"X-Forwarded-For": said} if said else {}
+    asked = {"addresses": ["*:8701", f"{PROXY}:8701"]}
+    answer = here.ask(asked, peer=PROXY, headers=headers)
+    assert [reached for _, reached in tried(answer)] == [False, False]
+    assert answer.json()["observed"] == ""
+    assert not here.phone.calls
+
+
+def test_whoever_comes_from_this_machine_may_be_anybody() -> None:
+    """A web server beside us that says nothing of whom it speaks for."""
+    here = Here()
+    for peer in ("127.0.0.1", "::1", "::ffff:127.0.0.1", "127.8.9.1"):
+        answer = here.ask({"addresses": ["*:8701", "127.0.0.1:8701"]}, peer=peer, key=guest())
+        assert [reached for _, reached in tried(answer)] == [False, False]
+        assert answer.json()["observed"] == ""
+    assert not here.phone.calls
 
 
 # -- over real sockets ------------------------------------------------------------------------
@@ -235,7 +259,10 @@ async def prattle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
     writer.close()
 
 
-def test_reached_means_that_this_very_node_listens_there() -> None:
+def test_reached_means_that_this_very_node_listens_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As if it came from elsewhere: nobody on the matchmaker's own machine is dialled.
+    monkeypatch.setattr(doorkeeper, "own_address", lambda observed: observed)
+
     async def scenario() -> None:
         service = create_service(MemoryStore())
         server = HttpServer(

@@ -7,13 +7,14 @@ import contextlib
 import socket
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from crowdgrad.domain.routes import Route
 from crowdgrad.errors import NoNeighbours
 from crowdgrad.net import lan
-from crowdgrad.net.lan import Watcher, announce, look
+from crowdgrad.net.lan import SERVICE, Watcher, announce, look
 from crowdgrad.net.nearby import Nearby, Place
 from tests.namespaces import Machine, Net, needs_namespaces
 
@@ -180,6 +181,29 @@ def test_a_stranger_who_floods_the_network_with_records_is_not_remembered_for_ev
         )
         with net.add("ours", "10.77.0.2").inside():
             asyncio.run(watch())
+
+
+def test_records_of_no_use_make_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lan, "MAX_NEARBY", 4)
+    added = SimpleNamespace(name="Added")
+
+    async def useless(self: Watcher, zeroconf: object, name: str) -> bool:
+        return True
+
+    async def main() -> None:
+        monkeypatch.setattr(Watcher, "_heard", useless)
+        watcher = Watcher()
+        for number in range(4):
+            watcher._noticed(None, SERVICE, f"junk {number}", added)  # type: ignore[arg-type]
+        watcher._noticed(None, SERVICE, "too early", added)  # type: ignore[arg-type]
+        assert "too early" not in watcher._records, "those are still being asked"
+        await asyncio.gather(*watcher._asking.values())
+        watcher._noticed(None, SERVICE, "a host", added)  # type: ignore[arg-type]
+        await asyncio.gather(*watcher._asking.values())
+        assert len(watcher._records) == 4
+        assert "a host" in watcher._records
+
+    asyncio.run(main())
 
 
 def dials(route: Route) -> bool:

@@ -547,10 +547,12 @@ def test_hosts_and_volunteers_are_told_of_relays(tmp_path: Path) -> None:
         run(scenario(matchmaker))
 
 
-def test_a_real_matchmaker_says_whence_we_come_and_what_time_it_is(tmp_path: Path) -> None:
+def test_a_real_matchmaker_dials_nobody_on_its_own_machine_and_says_what_time_it_is(
+    tmp_path: Path,
+) -> None:
     async def scenario(matchmaker: Running) -> None:
         found = await reaching.ask(matchmaker.url, HOST, ["192.0.2.1:8701", "*:22"])
-        assert found.observed == "127.0.0.1"
+        assert found.observed == "", "it may be a proxy, and anybody behind it"
         assert not found.any
         assert all(one.why.startswith("not dialled") for one in found.tried)
         assert abs(await reaching.clock_offset(matchmaker.url)) < 600

@@ -35,18 +35,17 @@ def test_the_question_is_signed_and_the_answer_read(server: Answering) -> None:
     lost = one(":9000", reached=False, why="nobody answers")
     told = rooms.Reachability(observed="192.0.2.7", tried=(one(), lost), now_ms=(NOW + 90) * 1000)
     server.answers = [said(told)]
-    found = asyncio.run(reaching.ask(server.url, ME, ["*:8701", ":9000"], wall=lambda: NOW))
+    found = asyncio.run(
+        reaching.ask(server.url, ME, ["*:8701", ":9000"], hosting=True, wall=lambda: NOW)
+    )
     (asked,) = server.asked
     assert (asked.method, asked.path) == ("POST", "/v1/reach")
     assert asked.holds
     assert asked.proof.key == ME.public.hex()
-    assert msgspec.json.decode(asked.body) == {"addresses": ["*:8701", ":9000"]}
+    assert msgspec.json.decode(asked.body) == {"addresses": ["*:8701", ":9000"], "hosting": True}
     assert found.observed == "192.0.2.7"
     assert found.any
-    assert found.offset_s == 90
-    assert found.tried[1] == reaching.Tried(
-        address=":9000", reached=False, why="nobody answers", ms=1.5
-    )
+    assert found == told
 
 
 def test_nobody_reaches_us_where_nothing_was_tried(server: Answering) -> None:

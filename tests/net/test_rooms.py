@@ -109,6 +109,7 @@ volunteers_wanted = st.tuples(st.integers(0, 1000), st.integers(1, 1000)).map(
 
 
 names = st.from_regex(r"[a-z0-9][a-z0-9.-]{0,30}", fullmatch=True)
+direct = st.builds("{}:{}".format, names | st.just("[2001:db8::1]"), st.integers(1, 65535))
 routes = st.builds(
     "{}{}:{}".format, st.sampled_from(["", "relay:"]), names, st.integers(1, 65535)
 ) | st.builds("relay:wss://{}/{}".format, names, names)
@@ -123,7 +124,7 @@ def offers(draw: st.DrawFn) -> Offer:
         id=draw(job_ids),
         title=draw(printable(120)),
         cause=draw(printable(120, 0)),
-        address=f"{draw(printable(255))}:{draw(st.integers(1, 65535))}",
+        address=draw(direct),
         key=draw(printable(128, 0)),
         minimum=minimum,
         maximum=maximum,

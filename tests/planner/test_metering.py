@@ -1,4 +1,5 @@
-"""Bytes stay within their limits in any stretch of time, and meters are forgotten harmlessly."""
+"""Visits and bytes stay within their limits in any stretch of time, and what is remembered of them
+is bounded and forgotten harmlessly."""
 
 from __future__ import annotations
 
@@ -81,6 +82,7 @@ def test_what_is_not_there_is_not_given() -> None:
     assert bucket.level(0.0) == 0.0
     assert bucket.take(0.5, 0.5)
     assert bucket.level(-1.0) == 0.0, "a clock that goes back gives nothing"
+    assert bucket.level(0.0) == 1.0, "… and nobody waits until it is there again"
 
 
 def test_buckets_that_are_full_are_forgotten_and_never_more_than_so_many_held() -> None:
@@ -92,6 +94,87 @@ def test_buckets_that_are_full_are_forgotten_and_never_more_than_so_many_held() 
     assert len(buckets) == 3
     buckets.of("e", 100.0)
     assert len(buckets) == 1
+
+
+# -- how often somebody comes ----------------------------------------------------------------
+
+
+def test_a_burst_and_then_a_steady_rate() -> None:
+    buckets = Buckets(2.0, 10.0)
+    assert [buckets.take("a", 0.0) for _ in range(10)] == [0.0] * 10
+    assert buckets.take("a", 0.0) == pytest.approx(0.5)
+    assert buckets.take("a", 0.25) == pytest.approx(0.25)
+    assert buckets.take("a", 0.5) == 0.0
+    assert buckets.take("a", 0.5) > 0.0
+    assert buckets.take("b", 0.5) == 0.0, "everybody has their own"
+    assert [buckets.take("a", 100.0) for _ in range(11)] == [0.0] * 10 + [pytest.approx(0.5)]
+
+
+def test_who_waits_as_told_is_let_in() -> None:
+    buckets, now = Buckets(3.0, 0.0), 0.0
+    assert buckets.take("a", now) == 0.0
+    for _ in range(50):
+        wait_s = buckets.take("a", now)
+        assert wait_s > 0
+        now += wait_s
+        assert buckets.take("a", now) == 0.0
+
+
+@given(
+    per_s=st.floats(0.1, 50),
+    brim=st.floats(0, 200),
+    steps=st.lists(st.floats(0, 3), min_size=1, max_size=120),
+)
+def test_nobody_comes_more_often_than_the_rate_and_one_burst(
+    per_s: float, brim: float, steps: list[float]
+) -> None:
+    buckets, now, granted = Buckets(per_s, brim), 0.0, []
+    for step in steps:
+        now += step
+        if buckets.take("a", now) == 0.0:
+            granted.append(now)
+    for first in range(len(granted)):
+        for last in range(first, len(granted)):
+            span = granted[last] - granted[first]
+            most = max(brim, 1.0) + per_s * span
+            assert last - first + 1 <= most + 1e-3
+
+
+@given(st.lists(st.tuples(st.integers(0, 300), st.floats(0, 0.1)), max_size=400))
+def test_never_more_names_are_remembered_than_allowed(visits: list[tuple[int, float]]) -> None:
+    buckets, now = Buckets(1.0, 10.0, most=16), 0.0
+    for who, step in visits:
+        now += step
+        buckets.take(str(who), now)
+        assert len(buckets) <= 16
+
+
+def test_full_buckets_are_forgotten_and_others_are_not() -> None:
+    buckets = Buckets(1.0, 3.0)
+    for who in range(1000):
+        buckets.take(str(who), 0.0)
+    assert len(buckets) == 1000
+    buckets.take("late", 0.5)
+    assert len(buckets) == 1001
+    buckets.take("later", 1.6)
+    assert len(buckets) == 1
+
+
+def test_a_clock_that_jumps_back_locks_nobody_out() -> None:
+    buckets = Buckets(1.0, 2.0)
+    for _ in range(3):
+        buckets.take("a", 1e6)
+    assert buckets.take("a", 0.0) <= 1.0
+    assert buckets.take("a", 1.0) == 0.0
+
+
+def test_rates_and_sizes_of_buckets_are_checked() -> None:
+    for rate, brim, most in ((0.0, 1.0, 1), (1.0, -1.0, 1), (1.0, 1.0, 0)):
+        with pytest.raises(ValueError, match="a second"):
+            Buckets(rate, brim, most=most)
+
+
+# -- how much passes, by key -----------------------------------------------------------------
 
 
 def meters(**limits: float) -> Meters:

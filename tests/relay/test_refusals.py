@@ -18,7 +18,7 @@ from crowdgrad.net.addresses import Proxies
 from crowdgrad.net.framing import pack
 from crowdgrad.net.identity import digest_of, guest
 from crowdgrad.net.messages import Heartbeat, Leave, Problem
-from crowdgrad.planner.relaying import Limits
+from crowdgrad.planner.relaying import CALLS_AT_ONCE, Limits
 from crowdgrad.relay.serve import relay_running
 from crowdgrad.relay.switchboard import Rules
 from tests.relay.world import (
@@ -382,6 +382,49 @@ def test_a_host_that_dials_a_relay_by_two_names_is_called_at_the_newest_that_is_
                 each.close()
             await until(lambda: not running.board.hosts)
             assert running.board.book.hosts.all == 0
+
+    run(main())
+
+
+def test_calls_that_hang_up_at_once_keep_nobody_else_from_the_host() -> None:
+    """Each makes the host dial; what it dials then does not count against it."""
+
+    async def main() -> None:
+        async with relay(arrivals_per_s=0.001, calls_per_s=0.001) as running:  # five thousandths
+            book = running.board.book
+            assert book.calls(HOST.id, "ada", "192.0.2.1", running.board.now())
+            refused = book.calls(HOST.id, "ada", "192.0.2.1", running.board.now())
+            assert (refused.reason, bool(refused)) == ("too-often", False)
+        async with relay(calls_per_s=0.001) as running:
+            host = await Host.serve(running)
+            for _ in range(CALLS_AT_ONCE):
+                caller = await call(running)
+                await host.knock()
+                caller.close()
+                await until(lambda: not running.board.waiting)
+            await (await call(running)).refused("too-often")
+            other = await call(running, OTHER)
+            before = running.board.book._arrivals.of("127.0.0.1", running.board.now()).level
+            level = before(running.board.now())
+            answering = await answer(running, await host.knock())
+            await answering.hear(words.Spliced)
+            assert before(running.board.now()) >= level, "it came when it was called"
+            for each in (host, other, answering):
+                each.close()
+
+    run(main())
+
+
+def test_behind_a_proxy_only_those_by_websocket_are_somebody_elses() -> None:
+    async def main() -> None:
+        rules = Rules(limits=Limits(strangers_per_address=2), proxies=Proxies(["127.0.0.1"]))
+        async with relay_running(rules) as running:
+            first = [await Dialler.dial(running) for _ in range(2)]
+            third = await Dialler.dial(running, greet=False)
+            third.write(words.MAGIC)
+            assert b"too many of one address" in await third.over()
+            for each in (*first, third):
+                each.close()
 
     run(main())
 

@@ -13,11 +13,12 @@ from websockets.asyncio.client import connect
 from crowdgrad.net import relay_words as words
 from crowdgrad.net.identity import guest
 from crowdgrad.net.messages import Leave
-from crowdgrad.net.relaying import Answering, Calling
+from crowdgrad.net.relaying import Answering, Calling, Serving
 from crowdgrad.net.transport import tcp
 from crowdgrad.net.transport.layers import Stack
 from crowdgrad.net.transport.websocket import TLS_INSIDE, Dialling
 from crowdgrad.relay.pair import Pair
+from crowdgrad.relay.serve import Relay
 from crowdgrad.relay.wire import READ_BYTES
 from tests.relay.world import (
     AT,
@@ -255,6 +256,38 @@ def test_pings_are_answered_and_messages_bounded() -> None:
             assert running.board.events.ends == {"caller-gone": 1}
             theirs.close()
             host.close()
+
+    run(main())
+
+
+async def flood(dialler: Dialler, data: bytes, running: Relay) -> None:
+    """For as long as it is listened to. Raises ConnectionError."""
+    board = running.board
+    while True:
+        dialler.write(data)
+        await dialler.writer.drain()
+        wires = [*board._guests, *board._leaving, *(host.wire for host in board._serving())]
+        assert all(wire.kept < 1 << 20 for wire in wires)
+
+
+@pytest.mark.parametrize("registers", [False, True])
+def test_whoever_wants_pongs_and_reads_none_is_let_go(registers: bool) -> None:
+    ping = b"\x89\xfd" + bytes(4 + 125)
+
+    async def main() -> None:
+        async with relay() as running:
+            flooding = await Dialler.dial(running, greet=False, receive_bytes=4096)
+            web = Dialling("ws://relay.example.org/")
+            layer = Stack(web, Serving(HOST, at=AT)) if registers else web
+            layer.begin()
+            while not layer.ready:
+                flooding.write(layer.take())
+                layer.feed(memoryview(await flooding.reader.read(4096)))
+            with pytest.raises(ConnectionError):
+                await flood(flooding, ping * 100, running)
+            assert running.board.events.refusals["bad-words"] == 1
+            flooding.writer.transport.abort()
+            await until(lambda: not running.board.wires)
 
     run(main())
 

@@ -11,7 +11,7 @@ import pytest
 from crowdgrad.errors import Unreachable
 from crowdgrad.net import reaching
 from crowdgrad.net.identity import Identity, guest
-from crowdgrad.net.reaching import Reached, Tried
+from crowdgrad.net.rooms import Reachability, Tried
 from crowdgrad.net.transport import secure
 from crowdgrad.volunteer import reachable, speed
 
@@ -31,13 +31,13 @@ def known(home: Path) -> bool | None:
 
 
 def test_the_matchmaker_dials_and_sees_our_key(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def ask(url: str, key: Identity, addresses: tuple[str, ...]) -> Reached:
+    async def ask(url: str, key: Identity, addresses: tuple[str, ...]) -> Reachability:
         (asked,) = addresses
         host, port = asked.split(":")
         assert (url, host) == ("https://m", "*")
         assert await secure.knock("127.0.0.1", int(port), key.public) == KEY.public
         tried = Tried(address=asked, reached=True, why="", ms=1.0)
-        return Reached(observed="192.0.2.1", tried=(tried,), offset_s=0.0)
+        return Reachability(observed="192.0.2.1", tried=(tried,))
 
     monkeypatch.setattr(reaching, "ask", ask)
     assert asyncio.run(reachable.look("https://m", KEY, home)) == reachable.REACHED
@@ -46,9 +46,9 @@ def test_the_matchmaker_dials_and_sees_our_key(home: Path, monkeypatch: pytest.M
 
 
 def test_that_nobody_can_dial_is_no_trouble(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def ask(url: str, key: Identity, addresses: tuple[str, ...]) -> Reached:
+    async def ask(url: str, key: Identity, addresses: tuple[str, ...]) -> Reachability:
         tried = Tried(address=addresses[0], reached=False, why="nobody answers", ms=1.0)
-        return Reached(observed="192.0.2.1", tried=(tried,), offset_s=0.0)
+        return Reachability(observed="192.0.2.1", tried=(tried,))
 
     monkeypatch.setattr(reaching, "ask", ask)
     said = asyncio.run(reachable.look("https://m", KEY, home))
@@ -60,7 +60,7 @@ def test_that_nobody_can_dial_is_no_trouble(home: Path, monkeypatch: pytest.Monk
 def test_a_matchmaker_that_will_not_try_leaves_it_open(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def ask(url: str, key: Identity, addresses: tuple[str, ...]) -> Reached:
+    async def ask(url: str, key: Identity, addresses: tuple[str, ...]) -> Reachability:
         raise Unreachable("Later.")
 
     monkeypatch.setattr(reaching, "ask", ask)

@@ -8,16 +8,13 @@ from fastapi import APIRouter, Request, Response
 
 from crowdgrad.matchmaker.api.answers import answer, signed
 from crowdgrad.matchmaker.api.v1 import SIGNED
-from crowdgrad.matchmaker.desk import Desk
 from crowdgrad.matchmaker.dialling import Dialling
 from crowdgrad.matchmaker.doorkeeper import Doorkeeper
 from crowdgrad.matchmaker.openapi import describe
 from crowdgrad.net import rooms
-from crowdgrad.planner.reaching import own_address
 
 
 def routes(
-    desk: Desk,
     doorkeeper: Doorkeeper,
     dialling: Dialling,
     *,
@@ -48,9 +45,9 @@ def routes(
         asked = rooms.decode(rooms.reach_body, raw)
         address = doorkeeper.address_of(request.scope)
         doorkeeper.admit_reach(key, address)
-        observed = "" if doorkeeper.was_passed_on(request.scope) else own_address(address)
+        observed = doorkeeper.own_address_of(request.scope)
         tried = await dialling.reach(
-            bytes.fromhex(key), observed, asked.addresses, hosts=desk.hosts_now(key)
+            bytes.fromhex(key), observed, asked.addresses, hosts=asked.hosting
         )
         now_ms = int(wall() * 1000)
         return answer(rooms.Reachability(observed=observed, tried=tried, now_ms=now_ms))

@@ -1,22 +1,27 @@
 """UPnP's Internet Gateway Device, by miniupnpc, the library that its makers keep.
 
-Its calls block, some for as long as a router likes, so each runs in a thread with a deadline: a
-thread that nobody waits for any longer ends with the process and keeps nobody from leaving.
 A router is looked for by multicast and anything on the network may answer, so what answers must be
-the gateway itself.
+the gateway itself. The library has read by then what that has to say, however much it is: it works
+in a process of its own (`igd.py`), which is killed when its time is over.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import importlib.util
 import ipaddress
+import json
+import subprocess
+import sys
 import threading
+import weakref
 from collections.abc import Callable
-from typing import Protocol, TypeVar, cast
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from crowdgrad.errors import RouterError, one_line
+from crowdgrad.net.resolve import in_own_thread
 from crowdgrad.net.routers.base import FOR_EVER, Grant, Name
 from crowdgrad.net.routers.gateway import WayOut
 
@@ -27,6 +32,12 @@ PATIENCE_S = 8.0
 """For all the questions of one `open` or `close`."""
 PORTS_TRIED = 4
 TITLE = "crowdgrad"
+PROGRAM = Path(__file__).with_name("igd.py")
+MAX_LINE_BYTES = 4096
+
+
+class Refused(Exception):
+    """What a router said, as it said it."""
 
 
 class Device(Protocol):
@@ -40,17 +51,91 @@ class Device(Protocol):
         lifetime_s: int, /,
     ) -> bool: ...  # fmt: skip
     def deleteportmapping(self, external: int, protocol: str, /) -> bool: ...
+    def end(self) -> None:
+        """It is not needed any more: a call that blocks raises."""
 
 
-def new_device(local: str) -> Device:
-    """One that looks around from the address `local`. Raises RouterError where there is none."""
-    try:
-        import miniupnpc
-    except ImportError:
-        raise RouterError(
-            "miniupnpc is not installed", advice="pip install miniupnpc (in a clone: '.[host]')."
-        ) from None
-    return cast(Device, miniupnpc.UPnP(multicastif=local, discoverdelay=LOOK_MS))
+class Apart:
+    """The library's device, in a process of its own. Its methods are that process's."""
+
+    def __init__(self, local: str) -> None:
+        """Looks around from the address `local`. Raises RouterError where there is no library."""
+        if importlib.util.find_spec("miniupnpc") is None:
+            raise RouterError(
+                "miniupnpc is not installed",
+                advice="pip install miniupnpc (in a clone: '.[host]').",
+            )
+        command = [sys.executable, "-I", str(PROGRAM), local, str(LOOK_MS)]
+        self._busy = threading.Lock()
+        # A session of its own: Ctrl-C is for us, and we close the port by it then.
+        self._child = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            bufsize=0, start_new_session=True,
+        )  # fmt: skip
+        self._ending = weakref.finalize(self, _end, self._child)
+
+    def discover(self) -> int:
+        return int(self._ask("discover"))
+
+    def selectigd(self) -> str:
+        return str(self._ask("selectigd"))
+
+    def externalipaddress(self) -> str:
+        return str(self._ask("externalipaddress"))
+
+    def addportmapping(self, *what: int | str) -> bool:
+        return bool(self._ask("addportmapping", *what))
+
+    def deleteportmapping(self, *what: int | str) -> bool:
+        return bool(self._ask("deleteportmapping", *what))
+
+    def _ask(self, name: str, *what: int | str) -> Any:
+        with self._busy:
+            pipe_in, pipe_out = self._child.stdin, self._child.stdout
+            assert pipe_in is not None
+            assert pipe_out is not None
+            try:
+                pipe_in.write(json.dumps([name, *what]).encode() + b"\n")
+                line = pipe_out.readline(MAX_LINE_BYTES)
+            except (OSError, ValueError):  # it has ended, or was ended
+                line = b""
+        if not line.endswith(b"\n"):
+            raise RouterError("what asks it has come to its end")
+        said = json.loads(line)
+        if "error" in said:
+            raise Refused(said["error"])
+        return said["result"]
+
+    def end(self) -> None:
+        self._child.kill()
+        with self._busy:  # a call that is under way sees the end
+            self._ending()
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    child.kill()
+    child.wait()
+    for pipe in (child.stdin, child.stdout):
+        assert pipe is not None
+        pipe.close()
+
+
+class _Look:
+    """For a device, in a thread; whoever called it off need not wait for it."""
+
+    def __init__(self) -> None:
+        self.device: Device | None = None
+        self._over = False
+
+    def begun(self, device: Device) -> None:
+        self.device = device
+        if self._over:
+            device.end()
+
+    def end(self) -> None:
+        self._over = True
+        if self.device is not None:
+            self.device.end()
 
 
 class Upnp:
@@ -58,7 +143,7 @@ class Upnp:
 
     def __init__(
         self, out: WayOut, port: int, *, other_ports: Callable[[], int],
-        device: Callable[[str], Device] = new_device, patience_s: float = PATIENCE_S,
+        device: Callable[[str], Device] = Apart, patience_s: float = PATIENCE_S,
     ) -> None:  # fmt: skip
         """`other_ports`: numbers to try where the port is somebody else's outside."""
         self._out = out
@@ -67,19 +152,27 @@ class Upnp:
         self._new_device = device
         self._patience_s = patience_s
         self._device: Device | None = None
-        self._looking: asyncio.Task[Device] | None = None
+        self._looking: tuple[_Look, asyncio.Task[Device]] | None = None
 
     def look(self) -> None:
         """Begin to look for the device, which takes a while and changes nothing."""
         if self._looking is None:
-            self._looking = asyncio.create_task(in_thread(self._find, self._patience_s))
-            self._looking.add_done_callback(_seen)
+            look = _Look()
+            finding = in_thread(lambda: self._find(look), self._patience_s)
+            task = asyncio.create_task(finding)
+            task.add_done_callback(lambda task: _seen(task, look))
+            self._looking = (look, task)
 
     def forget(self) -> None:
-        """Nobody needs it any longer."""
+        """Nobody needs to look any longer."""
         if self._looking is not None:
-            self._looking.cancel()
+            self._looking[1].cancel()
             self._looking = None
+
+    def _drop(self) -> None:
+        if self._device is not None:
+            self._device.end()
+            self._device = None
 
     async def open(self, external: int, lifetime_s: int) -> Grant:
         try:
@@ -87,28 +180,32 @@ class Upnp:
             return await in_thread(
                 lambda: self._add(device, external, lifetime_s), self._patience_s
             )
-        except RouterError:
-            self._device = None  # next time, look again: the router may have begun anew
+        except BaseException:
+            self._drop()  # next time, look again: the router may have begun anew
             raise
 
     async def close(self, grant: Grant) -> None:
-        device = await self._found()
-        await in_thread(
-            lambda: _call(device.deleteportmapping, grant.port, "TCP"), self._patience_s
-        )
+        try:
+            device = await self._found()
+            await in_thread(
+                lambda: _call(device.deleteportmapping, grant.port, "TCP"), self._patience_s
+            )
+        finally:
+            self._drop()
 
     async def _found(self) -> Device:
         if self._device is None:
             self.look()
             assert self._looking is not None
-            looking, self._looking = self._looking, None
+            (_, looking), self._looking = self._looking, None
             self._device = await looking
         return self._device
 
     # -- in a thread ----------------------------------------------------------------------------
 
-    def _find(self) -> Device:
+    def _find(self, look: _Look) -> Device:
         device = self._new_device(self._out.local)
+        look.begun(device)
         try:
             found = _call(device.discover)
         except RouterError:
@@ -152,30 +249,8 @@ class Upnp:
 
 async def in_thread(function: Callable[[], T], patience_s: float) -> T:
     """Raises RouterError after `patience_s`; the thread is then left to itself."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
-
-    def settle(result: T | None, error: BaseException | None) -> None:
-        if future.done():
-            return
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(cast(T, result))
-
-    def run() -> None:
-        result: T | None = None
-        trouble: BaseException | None = None
-        try:
-            result = function()
-        except BaseException as error:
-            trouble = error
-        with contextlib.suppress(RuntimeError):  # the loop has closed: nobody waits
-            loop.call_soon_threadsafe(settle, result, trouble)
-
-    threading.Thread(target=run, name="crowdgrad-upnp", daemon=True).start()
     try:
-        return await asyncio.wait_for(future, patience_s)
+        return await asyncio.wait_for(in_own_thread(function, "crowdgrad-upnp"), patience_s)
     except TimeoutError:
         raise RouterError("it takes too long to answer") from None
 
@@ -206,6 +281,7 @@ def _host_of(url: str) -> str:
         return ""
 
 
-def _seen(task: asyncio.Task[Device]) -> None:
-    if not task.cancelled():
-        task.exception()  # whoever waits for it hears; if nobody does, it is no trouble
+def _seen(task: asyncio.Task[Device], look: _Look) -> None:
+    """Whoever waits for it hears; if nobody does, it is no trouble."""
+    if task.cancelled() or task.exception() is not None:
+        look.end()

@@ -23,6 +23,11 @@ class Layer(Protocol):
         """The other end has been reached: what is written from now on is for it."""
         ...
 
+    @property
+    def closed(self) -> bool:
+        """The other end has said that it sends no more: what still comes is nobody's."""
+        ...
+
     def begin(self) -> None:
         """Say the first word, where it is ours to say."""
 
@@ -76,6 +81,8 @@ class Bytes:
 class Bare:
     """Nothing in between: bytes pass as they are."""
 
+    closed = False
+
     def __init__(self) -> None:
         self.ready = True
         self._up, self._down = Bytes(), Bytes()
@@ -112,6 +119,10 @@ class _Chosen:
     @property
     def ready(self) -> bool:
         return self.chosen is not None and self.chosen.ready
+
+    @property
+    def closed(self) -> bool:
+        return self.chosen is not None and self.chosen.closed
 
     def feed(self, data: memoryview) -> None:
         if self.chosen is not None:
@@ -183,6 +194,10 @@ class Stack:
     @property
     def ready(self) -> bool:
         return self._begun == len(self._layers) and self.top.ready
+
+    @property
+    def closed(self) -> bool:
+        return any(layer.closed for layer in self._layers[: self._begun])
 
     def begin(self) -> None:
         self._begin_more()

@@ -88,8 +88,9 @@ class TcpConnection(asyncio.BufferedProtocol):
         """Whether writing copies what the socket does not take at once; uvloop does not."""
         self._layer = layer
         self._pumping = False
-        self._agreed: asyncio.Future[None] = self._loop.create_future()
-        """Set when frames can be sent; whatever prevented it."""
+        self._agreed: asyncio.Future[bool] = self._loop.create_future()
+        """Set when frames can be sent, or never will be."""
+        self._agreeing: asyncio.TimerHandle | None = None
         self._answers_bytes = 0
         """What the layer has answered since the other side last read all there was."""
         self._part_bytes = COPIED_PART_BYTES if self._copies else PART_BYTES
@@ -119,15 +120,13 @@ class TcpConnection(asyncio.BufferedProtocol):
         layer = innermost(self._layer)
         return layer.key if isinstance(layer, Tls) else b""
 
-    @property
-    def usable(self) -> bool:
-        """Whether the other side has been reached and nothing has ended it."""
-        return self._agreed.done() and self._inbox.error is None
-
     async def agreed(self) -> None:
-        """Wait until the other side has been reached. Raises PeerError."""
-        await self._agreed
-        self._inbox.check()
+        """Wait until the other side has been reached. Raises PeerError.
+
+        It may have gone again since: what it has said can still be received.
+        """
+        if not await self._agreed:
+            self._inbox.check()
 
     def once_agreed(self, call: Callable[[], None]) -> None:
         """Call it when the other side has been reached, or never will be."""
@@ -188,7 +187,7 @@ class TcpConnection(asyncio.BufferedProtocol):
                     self._write(part)
                     await self._gone()
             except asyncio.CancelledError:
-                if self._copies and len(self._rest):  # half a frame: nothing can follow it
+                if not self._hurries and len(self._rest):  # half a frame: nothing can follow it
                     self.close(lost(self.peer, "We broke off in the middle of a frame"))
                 self._hurry()
                 raise
@@ -201,8 +200,13 @@ class TcpConnection(asyncio.BufferedProtocol):
     def _hurry(self) -> None:
         """Give what is left of a frame now: whoever goes, or has a last word, cannot wait."""
         rest, self._rest = self._rest, NOTHING
-        if len(rest) and not self._copies:
+        if len(rest) and self._hurries:
             self._write(rest)
+
+    @property
+    def _hurries(self) -> bool:
+        """Whether all of a payload can be given at once, without a copy of it."""
+        return not self._copies and self._layer is None
 
     def _write(self, part: Payload) -> None:
         assert self._transport is not None
@@ -291,7 +295,7 @@ class TcpConnection(asyncio.BufferedProtocol):
     def _end(self, error: PeerError) -> None:
         self._inbox.end(error)
         if not self._agreed.done():
-            self._agreed.set_result(None)
+            self._settle(reached=False)
             if self._on_made is not None:  # nobody else will ever hear of it
                 logger.info("%s has not come in: %s", self.peer, error)
 
@@ -320,7 +324,7 @@ class TcpConnection(asyncio.BufferedProtocol):
             self._reached()
             return
         if self._on_made is not None:  # whoever dials has its own patience
-            self._loop.call_later(AGREEING_S, self._agree_or_go)
+            self._agreeing = self._loop.call_later(AGREEING_S, self._agree_or_go)
         try:
             self._layer.begin()
             self._pump()
@@ -335,11 +339,17 @@ class TcpConnection(asyncio.BufferedProtocol):
         """The other side: frames may be sent from now on."""
         if self._agreed.done():
             return
-        self._agreed.set_result(None)
+        self._settle(reached=True)
         if self._on_made is not None:
             task = self._loop.create_task(guarded(self._on_made, self))
             _TASKS.add(task)
             task.add_done_callback(_TASKS.discard)
+
+    def _settle(self, *, reached: bool) -> None:
+        self._agreed.set_result(reached)
+        if self._agreeing is not None:  # a timer keeps whatever it is about
+            self._agreeing.cancel()
+            self._agreeing = None
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._inbox.error is not None or self._layer is not None:
@@ -371,17 +381,20 @@ class TcpConnection(asyncio.BufferedProtocol):
             self._answer()
             if layer.ready:
                 self._reached()
-                self._read_from(layer)
+                if self._read_from(layer) and layer.closed:
+                    self._leave_behind()
                 self._drop_bare(layer)
         finally:
             self._pumping = False
 
-    def _read_from(self, layer: Layer) -> None:
+    def _read_from(self, layer: Layer) -> bool:
+        """Whether all it has was wanted."""
         while not self._inbox.paused and self._inbox.error is None:
             count = layer.read_into(self._inbox.reader.buffer())
             if not count:
-                return
+                return True
             self._inbox.filled(count)
+        return False
 
     def _drop_bare(self, layer: Layer) -> None:
         """Where frames come as they are, nothing need be in between any more."""
@@ -391,11 +404,15 @@ class TcpConnection(asyncio.BufferedProtocol):
             self._part_bytes = COPIED_PART_BYTES if self._copies else PART_BYTES
 
     def eof_received(self) -> bool:
-        # The event loop now closes our half too, once all is sent: not for ever, if nobody reads.
+        self._leave_behind()
+        return False
+
+    def _leave_behind(self) -> None:
+        """The other side sends no more: what we have said still goes, but not for ever."""
         assert self._transport is not None
         self._end(lost(self.peer, self._how_it_ended()))
+        self._transport.close()
         self._loop.call_later(CLOSE_GRACE_S, self._transport.abort)
-        return False
 
     def _how_it_ended(self) -> str:
         layer = innermost(self._layer)

@@ -76,6 +76,8 @@ class Tls:
         self._agree()
 
     def feed(self, data: memoryview) -> None:
+        if self.closed:  # nothing takes it out any more
+            return
         self._in.write(data)
         if not self.ready:
             self._agree()

@@ -123,9 +123,13 @@ class Dialling(_Carried):
 
 
 class Answering(_Carried):
-    def __init__(self, allowed: Callable[[str], None] = lambda inside: None) -> None:
-        """`allowed`: raises PeerError where that may not be inside."""
+    def __init__(
+        self, allowed: Callable[[str], None] = lambda inside: None, *, pages: bool = False
+    ) -> None:
+        """`allowed`: raises PeerError where that may not be inside. `pages`: also for web pages,
+        which come from anywhere and run on the machine of whoever looks at them."""
         self._server = ServerProtocol(
+            origins=None if pages else [None],
             subprotocols=[Subprotocol(TLS_INSIDE), Subprotocol(FRAMES_INSIDE)],
             max_size=MAX_MESSAGE_BYTES,
             logger=_SILENT,

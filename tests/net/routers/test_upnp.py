@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -13,7 +14,7 @@ import pytest
 from crowdgrad.errors import RouterError
 from crowdgrad.net.routers.base import FOR_EVER, Grant
 from crowdgrad.net.routers.gateway import WayOut
-from crowdgrad.net.routers.upnp import Upnp, in_thread, new_device
+from crowdgrad.net.routers.upnp import PROGRAM, Apart, Refused, Upnp, in_thread
 
 OUT = WayOut(gateway="192.168.1.1", local="192.168.1.5")
 
@@ -29,6 +30,7 @@ class Router:
         self.refusal = ""
         self.only_for_ever = False
         self.open: dict[int, tuple[str, int, int]] = {}
+        self.ended = 0
         for name, value in behaviour.items():
             setattr(self, name, value)
 
@@ -62,6 +64,9 @@ class Router:
         del self.open[external]
         return True
 
+    def end(self) -> None:
+        self.ended += 1
+
 
 def opened(router: Router, out: WayOut = OUT, others: Callable[[], int] = lambda: 0) -> Grant:
     """What it opens; raises RouterError."""
@@ -91,8 +96,10 @@ def test_a_port_is_opened_kept_and_given_back() -> None:
         assert router.open == {8701: ("192.168.1.5", 8701, 3600)}
         assert await way.open(8701, 3600) == grant
         assert made == 1  # it was looked for once
+        assert router.ended == 0
         await way.close(grant)
         assert router.open == {}
+        assert router.ended == 1, "nobody needs it any longer"
 
     asyncio.run(main())
 
@@ -129,6 +136,7 @@ def test_what_stands_in_the_way_is_said_on_one_line(behaviour: dict[str, Any], w
         opened(router := Router(**behaviour))
     assert caught.value.message.isprintable()
     assert router.open == {}
+    assert router.ended == 1
 
 
 def test_where_the_gateway_is_a_guess_whoever_answers_is_the_router() -> None:
@@ -139,7 +147,7 @@ def test_where_the_gateway_is_a_guess_whoever_answers_is_the_router() -> None:
 def test_without_the_library_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "miniupnpc", None)
     with pytest.raises(RouterError, match="miniupnpc is not installed"):
-        new_device("127.0.0.1")
+        Apart("127.0.0.1")
 
 
 def test_a_router_that_never_ends_its_answer_keeps_nobody() -> None:
@@ -151,6 +159,55 @@ def test_a_router_that_never_ends_its_answer_keeps_nobody() -> None:
 
     asyncio.run(main())  # the loop closes, and the thread still hangs
     stuck.set()
+
+
+def test_the_process_that_asks_is_the_librarys_and_ends_when_it_is_told_to() -> None:
+    device = Apart("127.0.0.1")
+    with pytest.raises(Refused):  # nothing was looked for yet
+        device.externalipaddress()
+    asking = threading.Thread(target=lambda: failures.append(_failure(device.discover)))
+    failures: list[str] = []
+    asking.start()
+    device.end()  # while it looks, or has looked in vain
+    asking.join()
+    assert len(failures) == 1
+    assert "its end" in _failure(device.selectigd)
+    device.end()
+
+
+def _failure(call: Callable[[], object]) -> str:
+    try:
+        return f"no failure: {call()}"
+    except (RouterError, Refused) as error:
+        return str(error)
+
+
+def test_what_answers_without_end_is_stopped_before_it_fills_the_memory() -> None:
+    """In place of the library a program that takes all it can get."""
+    greedy = "import sys; sys.path.insert(0, sys.argv[1]); import igd; igd.bound(); bytes(1 << 30)"
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", greedy, str(PROGRAM.parent)], capture_output=True, timeout=60
+    )
+    assert done.returncode == 1
+    assert b"MemoryError" in done.stderr
+
+
+def test_one_that_is_found_too_late_is_ended() -> None:
+    stuck, made = threading.Event(), Router()
+
+    def device(local: str) -> Router:
+        stuck.wait()
+        return made
+
+    async def main() -> None:
+        way = Upnp(OUT, 8701, other_ports=lambda: 0, device=device, patience_s=0.01)
+        with pytest.raises(RouterError, match="too long"):
+            await way.open(8701, 3600)
+        stuck.set()
+        while not made.ended:  # noqa: ASYNC110 (nobody tells)
+            await asyncio.sleep(0.001)
+
+    asyncio.run(main())
 
 
 def test_what_is_called_off_is_forgotten() -> None:

@@ -8,17 +8,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import socket
 import ssl
+import weakref
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import msgspec
 import pytest
 
 from crowdgrad.domain.routes import at
-from crowdgrad.errors import ConnectionLost, Impostor, PeerError, TurnedAway, VersionMismatch
+from crowdgrad.errors import (
+    ConnectionLost,
+    FrameError,
+    Impostor,
+    PeerError,
+    TurnedAway,
+    VersionMismatch,
+)
 from crowdgrad.host.door import Door
 from crowdgrad.net import handshake
 from crowdgrad.net.dialling import Dialler
@@ -29,6 +39,7 @@ from crowdgrad.net.messages import (
     PROTOCOL,
     Hello,
     Join,
+    Leave,
     Message,
     Problem,
     Welcome,
@@ -37,7 +48,7 @@ from crowdgrad.net.messages import (
 )
 from crowdgrad.net.transport import secure, tcp, tls, websocket
 from crowdgrad.net.transport.base import Connection
-from crowdgrad.net.transport.layers import Stack
+from crowdgrad.net.transport.layers import Layer, Stack, innermost
 from tests.host import small
 from tests.net.between import (
     ADA,
@@ -534,6 +545,122 @@ def test_who_wants_answers_and_reads_none_is_let_go(
 
     run(main(), loop)
     assert "wants answers and does not read them" in caplog.text
+
+
+@pytest.mark.parametrize("by_web", [False, True])
+@on_both_loops
+def test_after_a_good_bye_nothing_more_is_heard_or_kept(loop: str, by_web: bool) -> None:
+    """TLS says good-bye inside a connection, which may go on for ever."""
+
+    async def main() -> None:
+        ended = asyncio.Event()
+        made: list[tcp.TcpConnection] = []
+
+        async def serve(connection: Connection) -> None:
+            made.append(cast(tcp.TcpConnection, connection))
+            with pytest.raises(ConnectionLost, match="closed the connection"):
+                await connection.receive()
+            ended.set()
+            await connection.wait_closed()
+
+        listener = await secure.listen("127.0.0.1", 0, serve, HOST, always=True)
+        web = websocket.Dialling(f"ws://x{websocket.PATH}")
+        layer: Layer = Stack(web, tls.dialler(PIN)) if by_web else tls.dialler(PIN)
+        reader, writer = await asyncio.open_connection(*listener.address)
+        layer.begin()
+        while not layer.ready:
+            writer.write(layer.take())
+            layer.feed(memoryview(await reader.read(4096)))
+        top = innermost(layer)
+        assert isinstance(top, tls.Tls)
+        top.end()  # of TLS alone
+        writer.write(layer.take())
+        more = bytes(1 << 16)
+        if by_web:
+            web.write(more)
+            more = web.take()
+        with pytest.raises(ConnectionError):
+            await for_ever(writer, more)
+        await ended.wait()
+        (connection,) = made
+        kept = innermost(connection._layer)
+        assert isinstance(kept, tls.Tls)
+        assert kept._in.pending <= tcp.READ_BYTES
+        writer.transport.abort()
+        await connection.wait_closed()
+        await listener.close()
+
+    run(main(), loop)
+
+
+def test_a_refusal_in_the_middle_of_a_large_payload_does_not_encrypt_the_rest_of_it() -> None:
+    async def main() -> None:
+        sending: list[tcp.TcpConnection] = []
+
+        async def serve(connection: Connection) -> None:
+            sending.append(cast(tcp.TcpConnection, connection))
+            with pytest.raises(PeerError):
+                await connection.send(Leave(reason="much"), bytes(64 << 20))
+            await connection.wait_closed()
+
+        listener = await secure.listen("127.0.0.1", 0, serve, HOST, always=True)
+        near = await Dialler(key=ADA, always=True)(at(*listener.address, PIN))
+        await until(lambda: bool(sending) and not sending[0].free)
+        (far,) = sending
+        far.refuse(FrameError("That was nonsense."))
+        assert far._transport is not None
+        assert far._transport.get_write_buffer_size() < 8 << 20
+        near.close()
+        await far.wait_closed()
+        await listener.close()
+
+    run(main())
+
+
+def test_who_was_let_go_is_not_kept_by_a_timer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tcp, "AGREEING_S", 3600.0)
+
+    async def main() -> None:
+        made: list[weakref.ref[tcp.TcpConnection]] = []
+        layer_for = secure.served(HOST, always=True)
+
+        class Kept(tcp.TcpConnection):
+            def connection_made(self, transport: asyncio.BaseTransport) -> None:
+                made.append(weakref.ref(self))
+                super().connection_made(transport)
+
+        monkeypatch.setattr(tcp, "TcpConnection", Kept)
+        listener = await tcp.listen("127.0.0.1", 0, refuse_all, layer=layer_for)
+        for _ in range(5):
+            raw = await Raw.dial(listener.address, b"\x16\x03\x01\x02\x00\x01")
+            raw.writer.transport.abort()
+        await until(lambda: len(made) == 5)
+        await until(lambda: gc.collect() >= 0 and not any(one() is not None for one in made))
+        await listener.close()
+
+    run(main())
+
+
+async def refuse_all(connection: Connection) -> None:
+    raise AssertionError("nobody has agreed on anything")
+
+
+@pytest.mark.parametrize("inside", [websocket.TLS_INSIDE, websocket.FRAMES_INSIDE])
+def test_a_web_page_does_not_come_in_from_wherever_it_is(inside: str) -> None:
+    """A browser on the host's own machine says whose page asks: none of them is ours."""
+    near = websocket.Dialling(f"ws://x{websocket.PATH}", inside)
+    near.begin()
+    asked = near.take()
+
+    async def main() -> None:
+        async with hosting(always=False) as host:
+            for origin in (b"https://evil.example", b"http://localhost:8701", b"null"):
+                paged = asked.replace(b"\r\n\r\n", b"\r\nOrigin: " + origin + b"\r\n\r\n")
+                raw = await Raw.dial((host.host, host.port), paged)
+                assert (await raw.rest()).startswith(b"HTTP/1.1 403")
+                await raw.close()
+
+    run(main())
 
 
 @on_both_loops
