@@ -95,7 +95,7 @@ class Home:
 
     def __init__(self, pair: Pair, piece: memoryview) -> None:
         self.up, self.down = End(pair.caller, piece), End(pair.host, piece)
-        self.due_at = self.began_at = 0.0
+        self.began_at = 0.0
         self.waiting = 0
         """Exchanges that should have begun."""
         self.late = False

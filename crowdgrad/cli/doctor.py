@@ -137,11 +137,11 @@ def _asked(args: argparse.Namespace) -> Asked:
 
 
 def _relay(text: str) -> str:
-    from crowdgrad.domain.routes import RELAY, route_of
+    from crowdgrad.domain.routes import relay_of
     from crowdgrad.errors import SettingError
 
     try:
-        return str(route_of(text if text.startswith(RELAY) else RELAY + text))
+        return str(relay_of(text))
     except ValueError as error:
         raise SettingError(
             f"--relay {text[:70]!r}: {error}.", advice="Ask whoever runs it."

@@ -87,7 +87,9 @@ def _add_reach(group: argparse._ArgumentGroup) -> None:
         "--host", help=f"address to listen on; {LOOPBACK}: this machine only (all its networks)"
     )
     group.add_argument("--port", type=int, help="port for volunteers (any free one)")
-    group.add_argument("--advertise", metavar="HOST", help="address to tell others (the same)")
+    group.add_argument(
+        "--advertise", metavar="HOST", help="address to tell others (what is found out)"
+    )
     group.add_argument("--matchmaker", metavar="URL", help="publish the job there")
     group.add_argument(
         "--relay", action="append", metavar="ROUTE", type=relay,
@@ -209,10 +211,10 @@ def _host(
 
 def relay(text: str) -> str:
     """An argument that names a relay, as the route through it."""
-    from crowdgrad.domain.routes import RELAY, route_of
+    from crowdgrad.domain.routes import relay_of
 
     try:
-        return str(route_of(RELAY + text.removeprefix(RELAY)))
+        return str(relay_of(text))
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
@@ -330,7 +332,7 @@ def _agree_to_publish(
             console.print(ALONE, highlight=False)
             return dataclasses.replace(options, host=LOOPBACK)
         raise NotAgreed(f"“{material.title}” is not published.", advice="Train here: leave out "
-                        "--matchmaker, --host and --advertise.")  # fmt: skip
+                        "--matchmaker, --host, --advertise and --relay.")  # fmt: skip
     _note_agreement(material, home, console)
     return options
 
@@ -459,12 +461,15 @@ def _announce(file: str, here: Here) -> None:
 def _greet(console: Console, here: Here, matchmaker: str | None, *, qr: bool) -> None:
     """`qr`: draw the link in any case, not only in a terminal."""
     from crowdgrad.cli.joining import Ways, show
+    from crowdgrad.domain.routes import RELAY
 
     ways = Ways(
         code=here.code or "",
         matchmaker=matchmaker or "",
         local_code=here.local_code,
-        addresses=here.routes if here.admit == "anyone" else (),
+        addresses=tuple(way for way in here.routes if not way.startswith(RELAY))
+        if here.admit == "anyone"
+        else (),
         link=here.link,
         key=here.key,
     )

@@ -7,11 +7,12 @@ matchmaker, a code of our own, an address and a link by a pin.
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from crowdgrad.cli.display import qr_code
-from crowdgrad.domain.routes import RELAY
+from crowdgrad.domain.routes import route_of
+from crowdgrad.net.addresses import is_loopback
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,18 +32,27 @@ class Ways:
     local_code: str = ""
     """Made from the key: for whoever is on the same network."""
     addresses: tuple[str, ...] = ()
-    """HOST:PORT, or relay:HOST:PORT, best first."""
+    """HOST:PORT, best first."""
     link: str = ""
     """With the pin of our key."""
     key: str = ""
     """Fingerprint of our key: 16 digits."""
 
+    @property
+    def only_here(self) -> bool:
+        """Nobody from another machine can come."""
+        near = all(is_loopback(route_of(address).host) for address in self.addresses)
+        return bool(self.addresses) and near and not (self.code or self.local_code)
+
 
 def show(console: Console, ways: Ways, *, qr: bool = False) -> None:
     """`qr`: draw the link in any case, not only in a terminal where it fits."""
+    if ways.only_here:
+        ways = replace(ways, link="")
     rows = _rows(ways)
     if rows:
-        console.print("Others can join with:" if len(rows) == 1 else "Others can join with any of:")
+        who = "Only this machine" if ways.only_here else "Others"
+        console.print(f"{who} can join with:" if len(rows) == 1 else f"{who} can join with any of:")
     width = max((len(name) for name, _ in rows), default=0)
     for name, what in rows:
         # Never broken: it is to be copied whole, and a terminal joins what it wraps itself.
@@ -64,8 +74,7 @@ def _rows(ways: Ways) -> list[tuple[str, str]]:
         rows.append(("on this network", f"crowdgrad work {ways.local_code}"))
     for address in ways.addresses[:MOST_ADDRESSES]:
         pinned = f"{address}#{ways.key}" if ways.key else address
-        by = "by a relay" if address.startswith(RELAY) else "by address"
-        rows.append((by, f"crowdgrad work {pinned}"))
+        rows.append(("by address", f"crowdgrad work {pinned}"))
     if ways.link.startswith("http"):
         rows.append(("by link", ways.link))
     elif ways.link:  # no browser opens it

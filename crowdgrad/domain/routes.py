@@ -33,7 +33,7 @@ class Route:
     """Of a WebSocket, where that is the way; host and port are in it."""
 
     def __str__(self) -> str:
-        where = self.url or f"{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+        where = self.url or spelled(self.host, self.port)
         return RELAY + where if self.kind == "relay" else where
 
 
@@ -58,6 +58,16 @@ class Whereabouts:
 def at(host: str, port: int, key: str = "") -> Whereabouts:
     """At one address."""
     return Whereabouts(routes=(Route(host=host, port=port),), key=key)
+
+
+def spelled(host: str, port: int) -> str:
+    """`HOST:PORT`, with an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"
+
+
+def relay_of(text: str) -> Route:
+    """The way through a relay that is named `HOST:PORT` or `wss://NAME/PATH`. Raises ValueError."""
+    return route_of(RELAY + text.removeprefix(RELAY))
 
 
 def route_of(text: str) -> Route:

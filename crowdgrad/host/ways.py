@@ -15,7 +15,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
-from crowdgrad.domain.routes import Route, route_of
+from crowdgrad.domain.routes import Route, route_of, spelled
 from crowdgrad.errors import CrowdgradError, PeerError, RouterError
 from crowdgrad.host.relays import Relays
 from crowdgrad.net import lan, reaching, rooms
@@ -172,7 +172,7 @@ class Ways:
             local = decisions.own_addresses(self._here, port)
         elif not is_loopback(wishes.host):
             local = decisions.own_addresses((wishes.host,), port) or (f"{wishes.host}:{port}",)
-        named = _spelled(wishes.advertise, port) if wishes.advertise else ""
+        named = spelled(wishes.advertise, port) if wishes.advertise else ""
         seen = Seen(named=named, local=local)
         if not wishes.asks or named:
             return seen
@@ -196,7 +196,7 @@ class Ways:
         for tried in found.tried:
             if not tried.reached:
                 logger.info("%s: %s", tried.address, tried.why)
-        seen = _spelled(found.observed, 0).rpartition(":")[0]
+        seen = spelled(found.observed, 0).rpartition(":")[0]
         reached = (one.address.replace("*", seen, 1) for one in found.tried if one.reached)
         return tuple(way for way in reached if _is_way(way))
 
@@ -216,7 +216,7 @@ class Ways:
         kind, why = mapping.judge()
         if kind != "mapped":
             logger.info("the router opened a port, but %s", why)
-        where = _spelled(mapping.address, mapping.port)
+        where = spelled(mapping.address, mapping.port)
         reached = await self._dialled((f"*:{mapping.port}", where))
         return reached[0] if reached else ""
 
@@ -278,10 +278,6 @@ def _is_way(text: str) -> bool:
         return bool(route_of(text))
     except ValueError:
         return False
-
-
-def _spelled(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"
 
 
 @functools.lru_cache(maxsize=4)

@@ -101,7 +101,6 @@ def create_service(
         wall=wall,
         rules=rules,
         public_url=public_url,
-        relays=relays,
         tell=tell,
     )
     dialling = Dialling(dial=dial, resolve=resolve or Names().addresses, clock=clock, tell=tell)

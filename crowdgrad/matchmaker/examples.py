@@ -167,7 +167,7 @@ def _hello(key: Identity, path: str, body: bodies.Body) -> rooms.Hello:
     return rooms.Hello(**msgspec.structs.asdict(proof), body=text.decode())
 
 
-_WELCOME = rooms.Welcome(heartbeat_s=4.0, gone_after_s=30.0, key="c3" * 32, relays=_RELAYS)
+_WELCOME = rooms.Welcome(heartbeat_s=4.0, gone_after_s=30.0, key="c3" * 32)
 _ROSTER = rooms.RosterChanged(job=JOB, members=(_OWN, _ATTIC), next_position=2)
 _FIRST = (
     "The first message is `Hello`; its `body` is the JSON text of `{body}`, and its signature is "

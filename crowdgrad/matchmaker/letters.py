@@ -21,14 +21,12 @@ class Letters:
         key: Identity,
         wall: Callable[[], float],
         public_url: str,
-        relays: tuple[str, ...] = (),
     ) -> None:
         """`key`: the matchmaker's own, which introductions are signed with."""
         self._store = store
         self._key = key
         self._wall = wall
         self._public_url = public_url
-        self._relays = relays
 
     def welcome(
         self, heartbeat_s: float, gone_after_s: float, record: JobRecord | None = None
@@ -40,7 +38,6 @@ class Letters:
             key=self._key.public.hex(),
             code="" if record is None else record.listing.code,
             link="" if record is None else self.link(record),
-            relays=self._relays,
         )
 
     def roster(self, job: JobId, here: Collection[VolunteerId]) -> rooms.RosterChanged:

@@ -57,18 +57,16 @@ class Room:
         wall: Callable[[], float],
         rules: Rules,
         public_url: str = "",
-        relays: tuple[str, ...] = (),
         tell: Tell = lambda event, **fields: None,
     ) -> None:
-        """`key`: the matchmaker's own. `clock` measures silence, `wall` dates introductions.
-        `relays`: routes to those that help whom nobody can dial."""
+        """`key`: the matchmaker's own. `clock` measures silence, `wall` dates introductions."""
         self._store = store
         self._desk = desk
         self._clock = clock
         self._wall = wall
         self._rules = rules
         self._tell = tell
-        self._letters = Letters(store, key=key, wall=wall, public_url=public_url, relays=relays)
+        self._letters = Letters(store, key=key, wall=wall, public_url=public_url)
         self._crowd = Crowd(store, clock=clock, patience=rules.patience)
         self._line = Line()
         self._mail = Mail()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from crowdgrad.domain.routes import MAX_ROUTES, RELAY, route_of
+from crowdgrad.domain.routes import MAX_ROUTES, relay_of
 from crowdgrad.errors import SettingError
 from crowdgrad.matchmaker.app import create_service
 from crowdgrad.matchmaker.desk import Rules
@@ -104,7 +104,7 @@ def relays_of(named: Iterable[str]) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for name in named:
         try:
-            route = route_of(RELAY + name.removeprefix(RELAY))
+            route = relay_of(name)
             if route.url and not route.url.startswith("wss://"):
                 raise ValueError(f"people come to a relay by wss://, not by {route.url[:70]!r}")
         except ValueError:

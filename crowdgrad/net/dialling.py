@@ -14,7 +14,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from crowdgrad.domain.routes import Route, Whereabouts
+from crowdgrad.domain.routes import Route, Whereabouts, spelled
 from crowdgrad.errors import (
     ConnectionLost,
     CrowdgradError,
@@ -154,15 +154,11 @@ def _name(where: Whereabouts) -> str:
 
 
 def _url(route: Route) -> str:
-    host = f"[{route.host}]" if ":" in route.host else route.host
-    return f"ws://{host}:{route.port}{websocket.PATH}"
+    return f"ws://{spelled(route.host, route.port)}{websocket.PATH}"
 
 
 def _peer(route: Route) -> str:
-    if route.kind == "direct":
-        return ""
-    host = f"[{route.host}]" if ":" in route.host else route.host
-    return f"{RELAYED}{host}:{route.port}"
+    return "" if route.kind == "direct" else RELAYED + spelled(route.host, route.port)
 
 
 async def _let_go(trying: dict[asyncio.Task[Connection], Route]) -> None:

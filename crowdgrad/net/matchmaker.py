@@ -38,7 +38,6 @@ from crowdgrad.errors import CrowdgradError, MessageError, one_line
 from crowdgrad.net import bodies, rooms, signing
 from crowdgrad.net.identity import Identity
 from crowdgrad.net.presence import HELLO_BYTES, Calls, Link, Wire
-from crowdgrad.net.reaching import is_relay
 
 TOLD_BYTES = 32 << 10
 """How much of a long roster a host tells when it publishes again."""
@@ -101,8 +100,6 @@ class HostPresence:
         """The job's page at the matchmaker, for people."""
         self.matchmaker_key = b""
         """Whose introductions to believe."""
-        self.relays: tuple[str, ...] = ()
-        """Who helps where nobody can dial us, as routes, in the order in which to try them."""
         self.roster = Roster(job=offer.id, members=())
         self.failure: CrowdgradError | None = None
         """Set when the matchmaker turned us away for good; the job goes on without it."""
@@ -198,7 +195,6 @@ class HostPresence:
         self.code = Code(welcome.code)
         self.link = welcome.link
         self.matchmaker_key = bytes.fromhex(welcome.key)
-        self.relays = _relays(welcome)
         self._say_gifts(self._gifts)
         if self._state not in OPEN_STATES:
             # It ended while the matchmaker was away; nobody else is to be sent here.
@@ -214,11 +210,6 @@ class HostPresence:
 
     def _turned_away(self, error: CrowdgradError) -> None:
         self.failure = error
-
-
-def _relays(welcome: rooms.Welcome) -> tuple[str, ...]:
-    """Those we know how to dial: a newer matchmaker may name others."""
-    return tuple(route for route in welcome.relays if is_relay(route))
 
 
 def _told_bytes(body: bodies.Body) -> int:
@@ -311,8 +302,6 @@ class VolunteerPresence:
         self.ended: JobState | None = None
         """How `match` ended, as far as the matchmaker knows."""
         self.failure: CrowdgradError | None = None
-        self.relays: tuple[str, ...] = ()
-        """Who helps where nobody can be dialled, as routes, in the order in which to try them."""
         self._volunteer = volunteer
         self._key = key
         self._machine = machine
@@ -401,7 +390,6 @@ class VolunteerPresence:
         )
 
     def _accepted(self, welcome: rooms.Welcome) -> None:
-        self.relays = _relays(welcome)
         self._say_found()
 
     def _say_free(self, wants: Wants, avoid: tuple[JobId, ...] = ()) -> None:

@@ -21,7 +21,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from crowdgrad.domain.routes import Route
+from crowdgrad.domain.routes import Route, spelled
 from crowdgrad.errors import (
     CrowdgradError,
     FrameError,
@@ -56,7 +56,6 @@ At = Annotated[str, Meta(max_length=MAX_AT, pattern=r"^[!-~]*\Z")]
 JobName = Annotated[str, Meta(max_length=MAX_JOB, pattern=r"^[A-Za-z0-9_.-]*\Z")]
 Words = Annotated[str, Meta(max_length=MAX_WORDS)]
 RelayId = Annotated[str, Meta(max_length=32, pattern=r"^[0-9a-f]*\Z")]
-Seconds = Annotated[float, Meta(ge=0.0, le=1e6)]
 
 
 class Word(msgspec.Struct, frozen=True, kw_only=True, tag_field="say", tag=True):
@@ -135,9 +134,7 @@ class Measuring(Word, frozen=True):
 
 
 class Measured(Word, frozen=True):
-    """Relay: All your bytes are here; between the first and the last I counted so many seconds."""
-
-    seconds: Seconds
+    """Relay: All your bytes are here."""
 
 
 class Refused(Word, frozen=True):
@@ -263,8 +260,7 @@ def check_version(hi: Hi) -> None:
 
 def at_of(route: Route) -> str:
     """Under which name a relay is dialled: what is signed for one serves at no other."""
-    host = route.host.lower()
-    return f"{f'[{host}]' if ':' in host else host}:{route.port}"
+    return spelled(route.host.lower(), route.port)
 
 
 def serve_text(nonce: bytes, *, at: str, job: str) -> bytes:

@@ -267,8 +267,6 @@ class Welcome(Said, frozen=True):
     """Of the job just published: what people type to find it."""
     link: Text = ""
     """… and what they click; its picture lies beside it, `qr.svg`."""
-    relays: Routes = ()
-    """Who helps those whom nobody can dial, in the order in which to try them."""
 
 
 class StillHere(Said, frozen=True):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from crowdgrad.domain.routes import MAX_ROUTES, Route, route_of
+from crowdgrad.domain.routes import MAX_ROUTES, Route, route_of, spelled
 from crowdgrad.planner.nat import space_of
 
 Step = Literal["done", "router", "relay"]
@@ -60,9 +60,14 @@ def next_step(seen: Seen, *, asked: bool, router: bool, relays: bool) -> tuple[S
     if not asked:
         return (
             "done",
-            "whoever is on the same network can come; others need a matchmaker or a relay",
+            "whoever is on the same network can come; for others name a matchmaker (--matchmaker) "
+            "or a relay (--relay)",
         )
-    return "done", "nobody outside this network can dial this machine, and no relay is known"
+    return (
+        "done",
+        "nobody outside this network can dial this machine, and no relay is known: name one with "
+        "--relay, or open a port in the router (`crowdgrad doctor` says more)",
+    )
 
 
 def own_addresses(found: Iterable[str], port: int) -> tuple[str, ...]:
@@ -75,7 +80,7 @@ def own_addresses(found: Iterable[str], port: int) -> tuple[str, ...]:
             continue
         if address.is_loopback or address.is_link_local or address.is_multicast:
             continue
-        where = f"[{address}]:{port}" if address.version == 6 else f"{address}:{port}"
+        where = spelled(str(address), port)
         if space_of(address) == "public":
             public.append(where)
         elif address.version == 4:

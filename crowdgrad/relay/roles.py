@@ -211,7 +211,6 @@ class Measuring(_Wordy):
         self.wire, self.key, self.until = wire, key, 0.0
         self._down = self._up = count
         self._meters, self._turns, self._clock, self._done = meters, turns, clock, done
-        self._first_at = 0.0
         wire.owner = self
 
     def begin(self) -> None:
@@ -257,12 +256,11 @@ class Measuring(_Wordy):
         self._count(count)
 
     def heard(self, wire: Wire, data: memoryview) -> None:
-        self._first_at = self._first_at or self._clock()
         self._up -= len(data)
         if self._up < 0:
             raise MessageError("That is more than was agreed.")
         if not self._up:
-            wire.send(words.pack(words.Measured(seconds=self._clock() - self._first_at)))
+            wire.send(words.pack(words.Measured()))
             self._done(self)
 
 

@@ -146,8 +146,8 @@ def wanted(goal: target.Target, options: Options, settings: Settings) -> Wants:
     if goal.routes or goal.local_code:
         if options.causes or options.hosts:
             raise TargetError(
-                f"{options.target} is an address: no matchmaker is asked for a job.",
-                advice="Leave out --cause and --host-key, or the address.",
+                f"{options.target} names the host: no matchmaker is asked for a job.",
+                advice="Leave out --cause and --host-key, or the name.",
             )
         return ANYONE
     trusted = None

@@ -38,12 +38,6 @@ class Target:
     local_code: str = ""
     """Of the host to look for on the local network; empty: none is looked for."""
 
-    @property
-    def address(self) -> tuple[str, int] | None:
-        """Where the host listens, if that was said."""
-        direct = (r for r in self.routes if r.kind == "direct")
-        return next(((r.host, r.port) for r in direct), None)
-
 
 def read(text: str | None) -> Target:
     """Raises TargetError for what is none of them, with the reason."""
@@ -67,18 +61,6 @@ def read(text: str | None) -> Target:
     if as_code(meant) is None and not meant.replace("-", "").isalnum():
         _refuse(meant, "is neither an address nor a job's code")
     return Target(job=meant)
-
-
-def address_of(text: str) -> tuple[str, int] | None:
-    """The address a text names, if it is one. Raises TargetError for a port that is none."""
-    host, colon, port = text.rpartition(":")
-    if not colon:
-        return None
-    if not (port.isascii() and port.isdigit() and 0 < int(port[:6]) < 1 << 16 and host):
-        raise TargetError(
-            f"{text!r} is not an address.", advice="Write HOST:PORT, e.g. 192.0.2.7:8701."
-        )
-    return host.strip("[]"), int(port)
 
 
 def _as_pasted(text: str) -> str:

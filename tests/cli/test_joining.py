@@ -25,7 +25,7 @@ WAYS = Ways(
     code="K7Q-2MP",
     matchmaker="https://match.example.org",
     local_code=local_code(KEY.public),
-    addresses=("192.0.2.7:8701", "relay:relay.example.org:8702"),
+    addresses=("192.0.2.7:8701", "[2001:db8::7]:8701"),
     link=PAGE,
     key=KEY.id,
 )
@@ -53,7 +53,8 @@ def test_every_way_is_shown_and_each_names_the_key() -> None:
     assert [(one.job, one.local_code) for one in targets[:2]] == [
         ("K7Q-2MP", ""), (None, local_code(KEY.public)),
     ]  # fmt: skip
-    assert [(one.routes, one.key) for one in targets[2:]] == [((r,), KEY.id) for r in ROUTES]
+    addresses = map(route_of, WAYS.addresses)
+    assert [(one.routes, one.key) for one in targets[2:]] == [((r,), KEY.id) for r in addresses]
     assert commands(text)[0][1:] == ["--matchmaker", "https://match.example.org"]
 
 
@@ -82,3 +83,14 @@ def test_a_terminal_of_80_columns_shows_the_link_as_a_picture(link: str) -> None
     assert picture in shown(ways, qr=True), "in a log, if it is asked for"
     assert "█" not in shown(ways)
     assert "█" not in shown(ways, terminal=True, width=picture.index("\n") - 1), "half is none"
+
+
+def test_where_nobody_else_can_come_nobody_else_is_asked_to() -> None:
+    here = Ways(addresses=("127.0.0.1:8701",), link=DIRECT, key=KEY.id)
+    text = shown(here, terminal=True)
+    assert text.startswith("Only this machine can join with:")
+    assert commands(text) == [[f"127.0.0.1:8701#{KEY.id}"]]
+    assert DIRECT not in text
+    assert "▄" not in text, "no picture of a link that leads nowhere"
+    assert shown(replace(here, addresses=("192.0.2.7:8701", "127.0.0.1:8701"))).startswith("Others")
+    assert shown(replace(here, code="K7Q-2MP")).startswith("Others")

@@ -64,6 +64,6 @@ class Relay:
         else:
             writer.write(words.pack(words.Measuring(bytes=wish.bytes)) + bytes(wish.bytes))
             await reader.readexactly(wish.bytes)
-            writer.write(words.pack(words.Measured(seconds=0.25)))
+            writer.write(words.pack(words.Measured()))
         await writer.drain()
         await reader.read()

@@ -133,6 +133,11 @@ class Service(Process):
         """Of a relay: how many it has joined so far."""
         return self.said.count(": pair host=")
 
+    @property
+    def open_pairs(self) -> int:
+        """… and how many still are."""
+        return self.pairs - self.said.count(": pair over host=")
+
 
 class Host(Process):
     def __init__(

@@ -705,14 +705,6 @@ def test_the_key_is_the_one_that_signed_though_the_host_does_not_say() -> None:
     assert record.listing.offer.key == key_of("host").id
 
 
-def test_everybody_is_told_of_relays() -> None:
-    relays = ("relay:relay.example.org:8702",)
-    world = World(relays=relays)
-    host, guest = world.host(), world.volunteer("a")
-    world.step()
-    assert host.last(rooms.Welcome).relays == guest.last(rooms.Welcome).relays == relays
-
-
 def test_a_host_that_moves_is_found_by_its_members_at_once_and_by_who_comes_later() -> None:
     world = World()
     host, member = world.host(), world.volunteer("a")

@@ -50,15 +50,12 @@ def id_of(name: str) -> VolunteerId:
 
 
 class World:
-    def __init__(
-        self, rules: Rules = RULES, store: Store | None = None, relays: tuple[str, ...] = ()
-    ) -> None:
+    def __init__(self, rules: Rules = RULES, store: Store | None = None) -> None:
         self.now = 1000.0
         self.wall = 0.0
         """It stands still, which keeps everyone's order all the same."""
         self.rules = rules
         self.store = store or MemoryStore()
-        self.relays = relays
         self._count = 0
         self.begin()
 
@@ -73,7 +70,6 @@ class World:
             wall=lambda: self.wall,
             rules=self.rules,
             public_url="https://example.org",
-            relays=self.relays,
         )
 
     def _bytes(self, size: int) -> bytes:

@@ -17,7 +17,7 @@ EXAMPLES: tuple[words.Word, ...] = (
     words.Spliced(),
     words.Measure(bytes=1 << 20, key=KEY, signature=SIGNATURE, at="relay.example.org:8702"),
     words.Measuring(bytes=1 << 20),
-    words.Measured(seconds=0.25),
+    words.Measured(),
     words.Refused(code="CG510", reason="host-full", message="No.", advice="Try again."),
 )
 

@@ -338,7 +338,7 @@ def test_a_network_that_lets_only_the_web_pass(loop: str) -> None:
 @on_both_loops
 def test_a_network_that_swallows_the_rest_in_silence(loop: str) -> None:
     async def shortly(*place: Any, layer: Layer, timeout_s: float, **more: Any) -> Connection:
-        patience_s = timeout_s if by_web(layer) else 0.1
+        patience_s = timeout_s if by_web(layer) else 1.0
         return await tcp.connect(*place, layer=layer, timeout_s=patience_s, **more)
 
     def judge(first: bytes) -> Verdict:

@@ -129,28 +129,6 @@ def test_a_host_says_who_it_is_and_learns_code_link_and_key() -> None:
     run(scenario())
 
 
-def test_relays_are_those_we_know_how_to_dial_as_told_last() -> None:
-    one, other = "relay:relay.example.org:8702", "relay:wss://match.example.org/r"
-
-    async def loses(visit: Visit) -> None:
-        await visit.greeted()
-        await visit.say(welcome(relays=(one,)))
-        visit.hang_up()
-
-    async def scenario() -> None:
-        strange = (other, "192.0.2.7:8702", "relay:quic!x")
-        async with Scripted(loses, says(welcome(relays=strange))) as matchmaker:
-            presence = await host(matchmaker.url)
-            await until(lambda: presence.relays == (other,))
-            await presence.close()
-        async with Scripted(says(welcome(relays=strange), matched())) as matchmaker:
-            match = await work(matchmaker.url)
-            assert match.presence.relays == (other,)
-            await match.presence.close()
-
-    run(scenario())
-
-
 def test_a_host_says_where_it_has_moved() -> None:
     heard: list[rooms.Said] = []
 

@@ -133,13 +133,6 @@ def test_what_is_wrong_is_said(text: str, reason: str) -> None:
         read(text)
 
 
-def test_the_address_is_the_first_way_that_needs_no_relay() -> None:
-    assert read("my.host:1").address == ("my.host", 1)
-    assert read(f"crowdgrad:///?also=relay:a.org:1&also=my.host:1#{PIN}").address == ("my.host", 1)
-    assert read(f"relay:a.org:1#{PIN}").address is None
-    assert read("K7Q-2MP").address is None
-
-
 @given(st.one_of(LINKS, st.just(f"https://match.example.org/j/K7Q-2MP#{PIN}")), ALTERATIONS)
 def test_an_altered_link_is_not_taken_for_something_without_a_key(
     link: str, alteration: tuple[str, int, str]

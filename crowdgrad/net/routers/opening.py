@@ -92,10 +92,9 @@ async def open_port(
     *,
     lifetime_s: int = LIFETIME_S,
     gateway: str | None = None,
-    external: int = 0,
     ways: Sequence[Way] | None = None,
 ) -> Mapping:
-    """Ask the router to pass on what comes in for us, at the port `external` (or the same).
+    """Ask the router to pass on what comes in for us, best at a port of the same number.
 
     `ways`: those to try, for tests. Takes some seconds where the router is silent.
     Raises RouterError, with what each way said.
@@ -111,7 +110,7 @@ async def open_port(
     try:
         for way in ways:
             try:
-                grant = await way.open(external or port, lifetime_s)
+                grant = await way.open(port, lifetime_s)
             except RouterError as error:
                 said.append(f"{way.name}: {error.message}")
                 if len(said) == 1 and upnp in ways:

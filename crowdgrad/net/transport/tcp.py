@@ -20,6 +20,7 @@ import weakref
 from collections.abc import Callable
 from typing import cast
 
+from crowdgrad.domain.routes import spelled
 from crowdgrad.errors import ConnectionLost, FrameError, PeerError, TurnedAway, Unreachable
 from crowdgrad.net.framing import Sink, pack
 from crowdgrad.net.messages import MAX_BODY_BYTES, Message, problem
@@ -586,6 +587,6 @@ async def connect(
 def _readable(name: object) -> str:
     if isinstance(name, tuple) and len(name) >= 2:
         host, port = name[:2]
-        host = host.removeprefix("::ffff:")  # a socket for both kinds of addresses says it so
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        # A socket for both kinds of addresses says it so.
+        return spelled(host.removeprefix("::ffff:"), port)
     return str(name or "?")

@@ -167,9 +167,6 @@ class Sessions:
         if len(self._kept) > MOST_SESSIONS:
             self._kept.popitem(last=False)
 
-    def forget(self, whom: str) -> None:
-        self._kept.pop(whom, None)
-
 
 def dialler(pin: str = "", *, sessions: Sessions | None = None) -> Tls:
     """For whoever dials. `pin`: of the key the other side must have; empty: any."""
