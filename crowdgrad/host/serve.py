@@ -16,23 +16,23 @@ import secrets
 import socket
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from crowdgrad.domain.codes import local_code
 from crowdgrad.domain.job import JobState
+from crowdgrad.domain.work import VolunteerId
 from crowdgrad.errors import ChildDied, CrowdgradError, PortBusy, RunBusy, one_line
 from crowdgrad.files import disk_errors
 from crowdgrad.host.door import Admit, Door, anyone, chosen
 from crowdgrad.host.evaluation import Scores
 from crowdgrad.host.folder import RunFolder
+from crowdgrad.host.front import Front
 from crowdgrad.host.job import Prepared, describe
 from crowdgrad.host.keeping import resume
 from crowdgrad.host.keeping.keeper import Keeper
 from crowdgrad.host.keeping.resume import GoingOn, Serving
 from crowdgrad.host.keeping.run_files import RunFiles
-from crowdgrad.host.listing import Listing, gifts, list_job
+from crowdgrad.host.listing import Listing, gifts
 from crowdgrad.host.remote import control_file
 from crowdgrad.host.remote.api import create_app
 from crowdgrad.host.remote.control import STOPPED, Control
@@ -45,15 +45,12 @@ from crowdgrad.host.telling.latest import Latest
 from crowdgrad.host.telling.metrics import MetricsLog
 from crowdgrad.host.telling.status import Status
 from crowdgrad.host.training import Training
-from crowdgrad.host.ways import Ways, Wishes
+from crowdgrad.host.ways import Wishes
 from crowdgrad.host.workers import Workers, helpers_ids
-from crowdgrad.net import lan, links
-from crowdgrad.net.addresses import is_loopback
 from crowdgrad.net.dialling import Dialler
 from crowdgrad.net.http import HttpServer
-from crowdgrad.net.identity import digest_of, load_or_make
-from crowdgrad.net.ports import WILDCARDS, bind
-from crowdgrad.net.transport import secure, tcp
+from crowdgrad.net.identity import load_or_make
+from crowdgrad.net.ports import bind
 from crowdgrad.numerics.vectors import Vector
 from crowdgrad.settings import Settings
 
@@ -171,9 +168,15 @@ class Run:
             self._check_newest(going_on)
         self._keeper = Keeper(self.training, self._files, every_s=settings.checkpoint_s)
         self._token = secrets.token_hex(16)
-        self._listing: Listing | None = None
-        self._announcing = False
-        self._came_back: Callable[[], None] = lambda: None
+        wishes = Wishes(
+            host=options.host,
+            port=options.port,
+            advertise=options.advertise,
+            matchmaker=options.matchmaker,
+            relays=options.relays,
+            router=options.router,
+        )
+        self._front = Front(wishes, prepared, settings, self._key, any_port=options.any_port)
         self._log = MetricsLog(
             self.folder.add_metrics, self.folder.path / "tensorboard", wall=time.time
         )
@@ -281,7 +284,7 @@ class Run:
             status=status,
             parameters=result,
             history=tuple(self.training.course.history),
-            link=self._link,
+            link=self._front.page,
         )
         try:
             await asyncio.to_thread(
@@ -352,8 +355,7 @@ class Run:
             stack.push_async_callback(fleet.stop)
             await fleet.start()
         server = self._server()
-        listener = await self._listen(server)
-        stack.push_async_callback(listener.close)
+        await self._front.listen(stack, server.serve)
         control, secret = Control(self.training, self._loop.time, stop), control_file.new_token()
         api = HttpServer(
             create_app(self._latest.status, control, secret, everybody=self._latest.in_parts),
@@ -363,25 +365,12 @@ class Run:
         await api.start()
         stack.push_async_callback(api.stop)
         control_file.announce(self._entrance, f"http://{api.address}", secret, os.getpid())
-        port = listener.address[1]
-        ways = await stack.enter_async_context(self._ways(server, port))
-        if options.matchmaker is not None:
-            self._listing = await list_job(
-                options.matchmaker,
-                self._prepared,
-                ways=ways.routes,
-                key=self._key,
-                members=self.training.ledger.places(),
-            )
-            stack.push_async_callback(self._withdraw)
-            ways.changed = lambda: self._moved(ways)
-            ways.moved = self._listing.come_anew
-            self._came_back = ways.look_again
-        elif not self._wishes(port).only_here and self._settings.lan:
-            await stack.enter_async_context(self._announced(port))
-        self._remember(listener.address, int(api.address.rpartition(":")[2]))
+        await self._front.tell(stack, self.training.ledger.places())
+        if self._front.listing is not None:
+            stack.push_async_callback(self._withdraw, self._front.listing)
+        self._remember(int(api.address.rpartition(":")[2]))
         workers = Workers(
-            await self._own_door(stack, listener, server),
+            self._front.own_door,
             token=self._token,
             logs=self.folder.path / "logs",
             home=self._settings.home,
@@ -390,105 +379,33 @@ class Run:
         )
         stack.push_async_callback(asyncio.to_thread, workers.end)
         workers.start_helpers(options.helpers)
-        return self._here(ways, f"http://{api.address}"), server, workers
+        return self._here(f"http://{api.address}"), server, workers
 
-    def _here(self, ways: Ways, url: str) -> Here:
-        routes, public, listing = ways.routes, self._key.public, self._listing
-        link = self._link or links.of_routes(routes, public, self._prepared.job.id)
+    def _here(self, url: str) -> Here:
+        front = self._front
         return Here(
-            address=str(routes[0]),
+            address=str(front.routes[0]),
             url=url,
             folder=self.folder.path,
-            code=listing.code if listing else None,
+            code=front.code,
             key=self._key.id,
-            link=link,
-            local_code=local_code(public) if self._announcing else "",
-            routes=tuple(map(str, routes)),
-            words=ways.words,
+            link=front.link,
+            local_code=front.local_code,
+            routes=tuple(map(str, front.routes)),
+            words=front.words,
             admit=self._admit,
         )
-
-    @property
-    def _link(self) -> str:
-        """The job's page, with our key; empty where it is not published."""
-        page = self._listing.link if self._listing is not None else ""
-        return links.of_matchmaker(page, self._key.public) if page else ""
-
-    def _wishes(self, port: int) -> Wishes:
-        options = self._options
-        return Wishes(
-            host=options.host,
-            port=port,
-            advertise=options.advertise,
-            matchmaker=options.matchmaker,
-            relays=options.relays,
-            router=options.router,
-        )
-
-    def _ways(self, server: Server, port: int) -> Ways:
-        job = self._prepared.job.id
-        wishes = self._wishes(port)
-        return Ways(wishes, self._key, server.serve, job=job, random01=random.random)
-
-    def _moved(self, ways: Ways) -> None:
-        assert self._listing is not None
-        self._listing.move(ways.routes)
-
-    def _announced(self, port: int) -> AbstractAsyncContextManager[asyncio.Event]:
-        """Known to the local network, where no matchmaker tells of us."""
-        job = self._prepared.job
-        self._announcing = True
-        return lan.announce(
-            port=port,
-            key=digest_of(self._key.public),
-            job=job.id,
-            title=job.title,
-            cause=job.cause,
-            host=self._options.host,
-            tell=lambda error: logger.warning("%s", error.message),
-        )
-
-    async def _own_door(
-        self, stack: contextlib.AsyncExitStack, listener: tcp.TcpListener, server: Server
-    ) -> tuple[str, int]:
-        """Where our own workers come in: within this machine nothing need be encrypted."""
-        host, port = listener.address
-        if is_loopback(host) or host in WILDCARDS:
-            return host, port
-        inner = await secure.listen(
-            "127.0.0.1", 0, server.serve, self._key, always=self._encrypt_always
-        )
-        stack.push_async_callback(inner.close)
-        return inner.address
 
     def _fleet(self, hired: Hired) -> Fleet:
         return hired.fleet(
             lost=self.training.numbers_lost,
             broken=self.training.fail,
-            connect=Dialler(key=self._key, always=self._encrypt_always),
+            connect=Dialler(key=self._key, always=self._settings.encrypt == "always"),
             random01=random.random,
             heartbeat_s=self._settings.heartbeat_s,
             silence_s=self._settings.silence_s,
             logs=self.folder.path / "logs",
         )
-
-    async def _listen(self, server: Server) -> tcp.TcpListener:
-        options = self._options
-        try:
-            return await self._listen_at(options.port, server)
-        except PortBusy:
-            if not options.any_port:
-                raise
-            logger.warning("port %d is in use now: another one is taken", options.port)
-            return await self._listen_at(0, server)
-
-    async def _listen_at(self, port: int, server: Server) -> tcp.TcpListener:
-        always = self._encrypt_always
-        return await secure.listen(self._options.host, port, server.serve, self._key, always=always)
-
-    @property
-    def _encrypt_always(self) -> bool:
-        return self._settings.encrypt == "always"
 
     def _http_socket(self) -> socket.socket:
         port = self._options.http_port
@@ -499,12 +416,12 @@ class Run:
                 raise
             return bind("127.0.0.1", 0, "--http-port")
 
-    def _remember(self, address: tuple[str, int], http_port: int) -> None:
+    def _remember(self, http_port: int) -> None:
         """Where we are found: whoever goes on with this run is found there, too."""
         options = self._options
         serving = Serving(
             host=options.host,
-            port=address[1],
+            port=self._front.port,
             http_port=http_port,
             advertise=options.advertise,
             matchmaker=options.matchmaker,
@@ -533,7 +450,7 @@ class Run:
             silence_s=self._settings.silence_s,
             exchanges=self._settings.exchanges,
             clock=self._loop.time,
-            place_of=lambda who: self._listing.place_of(who) if self._listing else None,
+            place_of=self._place_of,
             admits=self._door() if self._admit == "introduced" else anyone,
             key=self._key,
             name=self._settings.name,
@@ -550,12 +467,16 @@ class Run:
             wall=time.time,
         )
 
-    def _matchmaker_key(self) -> bytes:
-        return self._listing.matchmaker_key if self._listing else self._options.matchmaker_key
+    def _place_of(self, who: VolunteerId) -> int | None:
+        listing = self._front.listing
+        return listing.place_of(who) if listing is not None else None
 
-    async def _withdraw(self) -> None:
-        assert self._listing is not None
-        await self._listing.withdraw(self.status().state)
+    def _matchmaker_key(self) -> bytes:
+        listing = self._front.listing
+        return listing.matchmaker_key if listing is not None else self._options.matchmaker_key
+
+    async def _withdraw(self, listing: Listing) -> None:
+        await listing.withdraw(self.status().state)
 
     # -- while it runs ------------------------------------------------------------------------
 
@@ -569,10 +490,11 @@ class Run:
             logger.warning("%s", said)
 
     def _note(self, now: float, status: Status) -> None:
-        if self._listing is not None:
-            if self._listing.tell(status.state):
-                self._came_back()
-            if self._listing.credit_due(now):
+        listing = self._front.listing
+        if listing is not None:
+            if listing.tell(status.state):
+                self._front.came_back()
+            if listing.credit_due(now):
                 self._report_credit()
         if status.setbacks > self._told_setbacks:
             self._told_setbacks = status.setbacks
@@ -580,9 +502,9 @@ class Run:
         self._log.note(now, status)
 
     def _report_credit(self) -> None:
-        if self._listing is not None:
+        if self._front.listing is not None:
             given = gifts(self.training.ledger.everyone(), self._helpers)
-            self._listing.credit(self._loop.time(), given)
+            self._front.listing.credit(self._loop.time(), given)
 
     def _write_job(self, state: str) -> None:
         with contextlib.suppress(CrowdgradError):  # a full disk is said again at the end

@@ -26,7 +26,7 @@ from crowdgrad.net import dialling
 from crowdgrad.net.dialling import DIRECT_S, RELAYED_S, STAGGER_S, Dialler, dial
 from crowdgrad.net.identity import digest_of
 from crowdgrad.net.relaying import Calling
-from crowdgrad.net.transport import secure, tcp
+from crowdgrad.net.transport import secure, stream, tcp
 from crowdgrad.net.transport.base import Connection
 from crowdgrad.net.transport.inproc import InprocConnection, pair
 from crowdgrad.net.transport.layers import Layer, Stack
@@ -468,7 +468,7 @@ def test_a_dialler_waits_as_long_as_it_was_told_not_as_long_as_a_listener(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Through a relay the host has to dial, too: that may take longer than agreeing with a host."""
-    monkeypatch.setattr(tcp, "AGREEING_S", 0.01)
+    monkeypatch.setattr(stream, "AGREEING_S", 0.01)
 
     async def main() -> None:
         with bound(listening=True) as silent:

@@ -46,7 +46,7 @@ from crowdgrad.net.messages import (
     decode,
     expect,
 )
-from crowdgrad.net.transport import secure, tcp, tls, websocket
+from crowdgrad.net.transport import secure, stream, tcp, tls, websocket
 from crowdgrad.net.transport.base import Connection
 from crowdgrad.net.transport.layers import Layer, Stack, innermost
 from tests.host import small
@@ -473,7 +473,7 @@ def test_a_server_of_the_web_is_no_host(tmp_path: Path) -> None:
 def test_who_never_agrees_is_let_go(
     loop: str, first: bytes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(tcp, "AGREEING_S", 0.03)
+    monkeypatch.setattr(stream, "AGREEING_S", 0.03)
 
     async def main() -> None:
         async with hosting() as host:
@@ -585,7 +585,7 @@ def test_after_a_good_bye_nothing_more_is_heard_or_kept(loop: str, by_web: bool)
         (connection,) = made
         kept = innermost(connection._layer)
         assert isinstance(kept, tls.Tls)
-        assert kept._in.pending <= tcp.READ_BYTES
+        assert kept._in.pending <= stream.READ_BYTES
         writer.transport.abort()
         await connection.wait_closed()
         await listener.close()
@@ -618,7 +618,7 @@ def test_a_refusal_in_the_middle_of_a_large_payload_does_not_encrypt_the_rest_of
 
 
 def test_who_was_let_go_is_not_kept_by_a_timer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tcp, "AGREEING_S", 3600.0)
+    monkeypatch.setattr(stream, "AGREEING_S", 3600.0)
 
     async def main() -> None:
         made: list[weakref.ref[tcp.TcpConnection]] = []

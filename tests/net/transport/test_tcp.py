@@ -24,7 +24,7 @@ from crowdgrad.errors import (
 )
 from crowdgrad.net.framing import HEADER_BYTES, pack, unpack
 from crowdgrad.net.messages import PROTOCOL, Exchange, Heartbeat, Join, Leave, Problem, decode
-from crowdgrad.net.transport import tcp
+from crowdgrad.net.transport import stream, tcp
 from crowdgrad.net.transport.base import Connection, Listener, OnConnection
 from tests.contracts.transport_contract import TransportContract
 
@@ -301,8 +301,8 @@ def test_a_large_payload_is_never_copied_by_the_loop(
     loop_factory: LoopFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the socket does not take at once stays where it is, whichever loop writes it."""
-    monkeypatch.setattr(tcp, "PART_BYTES", 1 << 16)
-    monkeypatch.setattr(tcp, "COPIED_PART_BYTES", 1 << 16)
+    monkeypatch.setattr(stream, "PART_BYTES", 1 << 16)
+    monkeypatch.setattr(stream, "COPIED_PART_BYTES", 1 << 16)
     length = 8 << 20
 
     async def main() -> None:
@@ -338,7 +338,7 @@ def test_a_large_payload_is_never_copied_by_the_loop(
         near.close()
         await near.wait_closed()
         await listener.close()
-        assert waiting[0] <= tcp.PART_BYTES
+        assert waiting[0] <= stream.PART_BYTES
 
     run_with(loop_factory, main())
 
@@ -365,7 +365,7 @@ def test_others_have_their_turn_while_a_large_payload_is_sent(loop_factory: Loop
         near = await tcp.connect(*listener.address)
         counting = [loop.call_soon(count)]
         await near.send(Exchange(), payload)
-        assert turns >= len(payload) // tcp.PART_BYTES
+        assert turns >= len(payload) // stream.PART_BYTES
         counting[0].cancel()
         assert await near.receive() == (Leave(reason="thanks"), memoryview(b""))
         near.close()
@@ -413,7 +413,7 @@ async def unread(say: Callable[[Connection, asyncio.Task[None]], Any]) -> list[o
 def test_a_last_word_comes_after_the_frame_that_was_being_sent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tcp, "REFUSE_GRACE_S", 30.0)
+    monkeypatch.setattr(stream, "REFUSE_GRACE_S", 30.0)
 
     async def say(connection: Connection, sending: asyncio.Task[None]) -> None:
         connection.refuse(TurnedAway("Not you."))
