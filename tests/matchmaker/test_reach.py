@@ -294,7 +294,6 @@ def test_reached_means_that_this_very_node_listens_there(monkeypatch: pytest.Mon
             # Which of them depends on how much the transport tells of a connection's failure.
             assert found.tried[3].why == "the connection is refused"
             assert found.any
-            assert abs(found.offset_s) < 3600
         finally:
             await server.stop()
 
