@@ -95,7 +95,11 @@ class Dialler:
     async def _try(self, route: Route, where: Whereabouts) -> Connection:
         name = str(route)
         if route.url or name in self._by_web:
-            return await dial(route, self._layer(route, where), by_web=True, open=self.open)
+            try:
+                return await dial(route, self._layer(route, where), by_web=True, open=self.open)
+            except (PeerError, Unreachable):
+                self._by_web.discard(name)  # it may have been an accident: as it is, the next time
+                raise
         try:
             return await dial(route, self._layer(route, where), open=self.open)
         except FINAL:

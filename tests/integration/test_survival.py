@@ -119,8 +119,13 @@ class Host:
         deadline = time.monotonic() + TIMEOUT_S
         while not condition():
             assert self.child.code is None, f"it ended before {what}: {self.child.last_words()}"
-            assert time.monotonic() < deadline, f"waited in vain until {what}: {self.status()}"
+            assert time.monotonic() < deadline, f"waited in vain until {what}: {self.told()}"
             time.sleep(0.02)
+
+    def told(self) -> str:
+        """What everybody said last, for whoever reads a failure."""
+        logs = [f"{log.name}: {log.read_text()[-2000:]}" for log in self.folder.glob("*.log")]
+        return "\n".join([str(self.status()), *logs])
 
     def train_on(self, updates: int = 100) -> None:
         """Until so many more updates are in a checkpoint."""

@@ -198,6 +198,22 @@ def test_nobody_there_is_not_dialled_by_the_web_either() -> None:
     run_virtual(main())
 
 
+def test_an_accident_does_not_lead_by_the_web_for_ever() -> None:
+    """A host was killed while we dialled, and was back when the web was tried."""
+
+    async def main() -> None:
+        world = World(h=(0.1, ConnectionLost("cut off")), web_h=GOOD)
+        dialler = world.dialler()
+        await dialler(where("h:1"))
+        world.ends.update(h=GOOD, web_h=DEAD)
+        with pytest.raises(Unreachable):
+            await dialler(where("h:1"))
+        await dialler(where("h:1"))
+        assert [name for _, name in world.dialled] == ["h", "web h", "web h", "h"]
+
+    run_virtual(main())
+
+
 def test_where_the_web_brings_nothing_either_the_first_reason_is_told() -> None:
     async def main() -> None:
         world = World(h=(1.0, ConnectionLost("cut off")), web_h=(1.0, FrameError("no WebSocket")))
