@@ -96,24 +96,7 @@ async def work(
     watch = journal.watch(watch)
     visits = Visits(_owner(options, settings, ask), journal, outcomes, only=wants.hosts)
     counted = tally.Tally(None if options.guest else settings.home / tally.NAME, time.monotonic)
-    agent = Agent(
-        identity=key,
-        volunteer=describe(key, settings.name, own_model=options.trusted is not None),
-        chunks=ChunkStore(settings.home / "chunks", settings.cache_mb << 20),
-        connect=Dialler(key=key, always=settings.encrypt == "always"),
-        watch=watch,
-        random01=random.random,
-        reconnect_s=settings.reconnect_s,
-        token=options.token,
-        tally=counted,
-        received=lambda count, s: speed.note_download(settings.home, time.time(), count, s),
-        pace_s=options.pace_s,
-        trusted=options.trusted,
-        consent=visits.consent,
-        refusals=None if options.token else Refusals(settings.home),
-        all_walls=settings.walls == "all",
-        memory_bytes=settings.memory_mb * 1_000_000 or None,
-    )
+    agent = _agent(options, settings, key, visits, counted, watch)
     if goal.routes:
         where = Whereabouts(routes=goal.routes, key=goal.key, job=goal.job or "")
         jobs = visits.pay(agent, where)
@@ -139,6 +122,34 @@ async def work(
         await _until_stopped(jobs, agent, stop)
     finally:
         journal.write("stop", "It lends this machine no more.")
+
+
+def _agent(
+    options: Options,
+    settings: Settings,
+    key: identity.Identity,
+    visits: Visits,
+    counted: tally.Tally,
+    watch: Watch,
+) -> Agent:
+    return Agent(
+        identity=key,
+        volunteer=describe(key, settings.name, own_model=options.trusted is not None),
+        chunks=ChunkStore(settings.home / "chunks", settings.cache_mb << 20),
+        connect=Dialler(key=key, always=settings.encrypt == "always"),
+        watch=watch,
+        random01=random.random,
+        reconnect_s=settings.reconnect_s,
+        token=options.token,
+        tally=counted,
+        received=lambda count, s: speed.note_download(settings.home, time.time(), count, s),
+        pace_s=options.pace_s,
+        trusted=options.trusted,
+        consent=visits.consent,
+        refusals=None if options.token else Refusals(settings.home),
+        all_walls=settings.walls == "all",
+        memory_bytes=settings.memory_mb * 1_000_000 or None,
+    )
 
 
 def wanted(goal: target.Target, options: Options, settings: Settings) -> Wants:
