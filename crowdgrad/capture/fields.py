@@ -17,7 +17,7 @@ from torch import Tensor
 
 from crowdgrad.capture.metrics import IGNORED
 from crowdgrad.capture.task import Task
-from crowdgrad.domain.data import Field
+from crowdgrad.domain.data import Field, Moment
 from crowdgrad.domain.program import DType, TensorSpec
 from crowdgrad.errors import TaskError
 
@@ -46,19 +46,25 @@ class Reader:
         """(value − mean) / std in the task's type; this is what gets captured."""
         if self.field.mean is None or self.field.std is None:
             return stored.to(self.example.dtype)
-        return ((stored.to(torch.float32) - self.field.mean) / self.field.std).to(
-            self.example.dtype
-        )
+        mean, std = self._along(self.field.mean), self._along(self.field.std)
+        return ((stored.to(torch.float32) - mean) / std).to(self.example.dtype)
 
     def store(self, value: Tensor) -> Tensor:
         """The stored value that reads as `value`, as nearly as the storage type can say it."""
         if self.field.mean is not None and self.field.std is not None:
-            value = value.to(torch.float64) * self.field.std + self.field.mean
+            mean, std = self._along(self.field.mean), self._along(self.field.std)
+            value = value.to(torch.float64) * std + mean
         dtype = TORCH[self.field.dtype]
         if dtype.is_floating_point or dtype == torch.bool or dtype == value.dtype:
             return value.to(dtype)
         limits = torch.iinfo(dtype)
         return value.to(torch.float64).round().clamp(limits.min, limits.max).to(dtype)
+
+    def _along(self, moment: Moment) -> float | Tensor:
+        """Several stand along the first dimension of a record."""
+        if not isinstance(moment, tuple):
+            return moment
+        return torch.tensor(moment).reshape(-1, *[1] * (len(self.field.shape) - 1))
 
     def draw(self, samples: int, generator: torch.Generator) -> Tensor:
         """Fresh stored values like the example's."""

@@ -12,12 +12,13 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from crowdgrad.domain.data import ChunkHash, Field, Manifest, Shard
+from crowdgrad.domain.data import Card, ChunkHash, Field, Manifest, Shard
 from crowdgrad.errors import DataMalformed
 
 MAX_MANIFEST_BYTES: Final = 16 << 20
 """Some 150,000 shards of a megabyte. Objects take five times their bytes, in agent and trainer."""
 MAX_FIELDS_BYTES: Final = 128 << 10
+MAX_CARD_BYTES: Final = 1 << 20
 
 
 class _Parts(msgspec.Struct, forbid_unknown_fields=True):
@@ -26,12 +27,14 @@ class _Parts(msgspec.Struct, forbid_unknown_fields=True):
     title: str
     fields: msgspec.Raw
     shards: msgspec.Raw
+    card: msgspec.Raw = msgspec.Raw(b"\x80")  # runs of earlier versions have none
 
 
 _encoder = msgspec.msgpack.Encoder()
 _parts = msgspec.msgpack.Decoder(_Parts)
 _fields = msgspec.msgpack.Decoder(tuple[Field, ...])
 _shards = msgspec.msgpack.Decoder(tuple[Shard, ...])
+_card = msgspec.msgpack.Decoder(Card)
 
 
 def content_hash(data: bytes | bytearray | memoryview) -> ChunkHash:
@@ -60,10 +63,13 @@ def decode_manifest(data: bytes | memoryview) -> Manifest:
         parts = _parts.decode(data)
         if len(parts.fields) > MAX_FIELDS_BYTES:
             raise ValueError(f"its fields take more than {MAX_FIELDS_BYTES} bytes")
+        if len(parts.card) > MAX_CARD_BYTES:
+            raise ValueError(f"its card takes more than {MAX_CARD_BYTES} bytes")
         return Manifest(
             title=parts.title,
             fields=_fields.decode(parts.fields),
             shards=_shards.decode(parts.shards),
+            card=_card.decode(parts.card),
         )
     except (msgspec.DecodeError, ValueError, OverflowError, RecursionError) as error:
         raise DataMalformed(

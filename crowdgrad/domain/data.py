@@ -23,6 +23,12 @@ MAX_SHARDS = 1 << 17
 MAX_SHARD_CHUNKS = 1 << 12
 MAX_FIELDS = 256
 MAX_DATA_TITLE = 200
+MAX_CARD_WORDS = 2000
+"""Characters of one text of a data card."""
+MAX_CARD_NAMES = 4096
+"""Names of classes, and entries of a vocabulary, that a card lists; with more it lists none."""
+MAX_CARD_NAME = 64
+MAX_CARD_NOTES = 64
 _HASH = re.compile("[0-9a-f]{64}")
 
 
@@ -31,27 +37,43 @@ def check_hash(value: str) -> None:
         raise ValueError(f"a hash has 64 hexadecimal digits, not {value[:70]!r}")
 
 
+Moment = float | tuple[float, ...]
+"""A mean or a standard deviation: of the whole field, or for each place of its first dimension."""
+
+
+def _several(moment: Moment) -> tuple[float, ...]:
+    return moment if isinstance(moment, tuple) else (moment,)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
     """One column of the records, in the type it is stored in.
 
     The program's first operations turn it into what the model reads: `(value − mean) / std` where
-    both are given, a cast to the model's type otherwise.
+    both are given, a cast to the model's type otherwise. Several means are one for each place along
+    the first dimension: a column of a table, a channel of a picture.
     """
 
     name: str
     dtype: DType
     shape: tuple[int, ...]
-    mean: float | None = None
-    std: float | None = None
+    mean: Moment | None = None
+    std: Moment | None = None
 
     def __post_init__(self) -> None:
         TensorSpec(name=self.name, dtype=self.dtype, shape=self.shape)
-        if (self.mean is None) != (self.std is None):
-            raise ValueError(f"field {self.name!r}: mean and std go together")
-        mean, std = self.mean or 0.0, 1.0 if self.std is None else self.std
-        if not (math.isfinite(mean) and math.isfinite(std) and std > 0):
-            raise ValueError(f"field {self.name!r}: mean {mean}, std {std}")
+        if self.mean is None or self.std is None:
+            if self.mean is not self.std:
+                raise ValueError(f"field {self.name!r}: mean and std go together")
+            return
+        means, stds = _several(self.mean), _several(self.std)
+        if len(means) != len(stds) or isinstance(self.mean, tuple) != isinstance(self.std, tuple):
+            raise ValueError(f"field {self.name!r}: {len(means)} means, {len(stds)} deviations")
+        if isinstance(self.mean, tuple) and (self.shape[:1] != (len(means),)):
+            raise ValueError(f"field {self.name!r}: {len(means)} means for records {self.shape}")
+        for mean, std in zip(means, stds, strict=True):
+            if not (math.isfinite(mean) and math.isfinite(std) and std > 0):
+                raise ValueError(f"field {self.name!r}: mean {mean}, std {std}")
 
     @property
     def bytes(self) -> int:
@@ -88,12 +110,64 @@ class Shard:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """What a person should know of a data set; it travels with it."""
+
+    source: str = ""
+    """What it was made of, without a path."""
+    licence: str = ""
+    """As its owner says; empty: nobody knows."""
+    classes: tuple[str, ...] = ()
+    """The names of the target's classes: class k is the k-th. Empty where there are none."""
+    counts: tuple[int, ...] = ()
+    """How many records each class has, in all splits together."""
+    vocabulary: tuple[str, ...] = ()
+    """What the numbers of a text stand for."""
+    left_out: int = 0
+    """Records of the source that could not be used."""
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for text in (self.source, self.licence, *self.notes):
+            if len(text) > MAX_CARD_WORDS or not text.isprintable():
+                raise ValueError(f"a card's texts are one line of {MAX_CARD_WORDS} characters")
+        if max(len(self.classes), len(self.vocabulary)) > MAX_CARD_NAMES:
+            raise ValueError(f"a card lists at most {MAX_CARD_NAMES} names")
+        if any(len(name) > MAX_CARD_NAME for name in (*self.classes, *self.vocabulary)):
+            raise ValueError(f"a name on a card has at most {MAX_CARD_NAME} characters")
+        if not all(name.isprintable() for name in self.classes) or len(self.notes) > MAX_CARD_NOTES:
+            raise ValueError("a card's names of classes are printable, its notes few")
+        if self.counts and len(self.counts) != len(self.classes):
+            raise ValueError(f"{len(self.counts)} counts for {len(self.classes)} classes")
+        if min((self.left_out, *self.counts)) < 0:
+            raise ValueError("a card counts from zero")
+
+
+NO_CARD = Card()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seal:
+    """The word of a key that a data set is this one: the root of its hash tree, signed."""
+
+    root: str
+    key: bytes
+    signature: bytes
+
+    def __post_init__(self) -> None:
+        check_hash(self.root)
+        if (len(self.key), len(self.signature)) != (32, 64):
+            raise ValueError(f"a key of {len(self.key)} bytes, signed with {len(self.signature)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """What a data set consists of; a shard's number is its place in `shards`."""
 
     title: str
     fields: tuple[Field, ...]
     shards: tuple[Shard, ...]
+    card: Card = NO_CARD
 
     def __post_init__(self) -> None:
         if not 0 < len(self.fields) <= MAX_FIELDS or not 0 < len(self.shards) <= MAX_SHARDS:

@@ -28,7 +28,7 @@ from crowdgrad.domain.work import (
 from crowdgrad.errors import CrowdgradError, MessageError, PeerError, one_line, tree
 from crowdgrad.net import introduction as introductions
 
-PROTOCOL = (3, 0)
+PROTOCOL = (4, 0)
 """Major and minor. Peers one minor apart work together; majors must agree."""
 MAX_BODY_BYTES = 1 << 20
 MAX_WORDS = 500
