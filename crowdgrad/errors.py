@@ -28,7 +28,8 @@
     ├── DataError                        data that is missing, altered or misshapen
     │   ├── DataMissing         CG401    a file or data set is not there
     │   ├── DataAltered         CG402    bytes do not match their hash
-    │   └── DataMalformed       CG403    bytes are not in the format they claim
+    │   ├── DataMalformed       CG403    bytes are not in the format they claim
+    │   └── BadRecords          CG404    more records of a source are bad than may be
     └── PeerError                        the other side broke the protocol or turned us away
         ├── FrameError          CG501    bytes that are not one of our frames
         ├── VersionMismatch     CG502    the two sides speak different protocol versions
@@ -46,6 +47,7 @@ Codes are never reused. A message says what happened, with the values; `advice` 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, TypeVar
 
 E = TypeVar("E", bound="CrowdgradError")
@@ -200,6 +202,23 @@ class DataAltered(DataError):
 
 class DataMalformed(DataError):
     code = "CG403"
+
+
+class BadRecords(DataError):
+    code = "CG404"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        advice: str = "",
+        counts: Mapping[str, int] | None = None,
+        shown: Sequence[tuple[str, int, str, str]] = (),
+    ) -> None:
+        """`counts`: how many of each kind. `shown`: file, line, kind and words of the first."""
+        super().__init__(message, advice=advice)
+        self.counts = dict(counts or {})
+        self.shown = tuple(shown)
 
 
 class PeerError(CrowdgradError):

@@ -11,10 +11,20 @@ from zeroconf import ServiceInfo
 
 from crowdgrad.domain.job import MAX_TITLE
 from crowdgrad.domain.routes import MAX_ROUTES, Route, route_of
-from crowdgrad.net.nearby import SERVICE, Nearby, Place, entries, instance, listened_on, read
+from crowdgrad.net.nearby import (
+    SERVICE,
+    VERSION,
+    Nearby,
+    Place,
+    entries,
+    instance,
+    listened_on,
+    read,
+)
 
 KEY = "0123456789abcdef" * 4
-GOOD = {b"v": b"3", b"key": KEY.encode(), b"job": b"job-1", b"title": b"Digits", b"cause": b"fun"}
+GOOD = {b"v": VERSION.encode(), b"key": KEY.encode(), b"job": b"job-1", b"title": b"Digits",
+        b"cause": b"fun"}  # fmt: skip
 LAN = Place(address="192.168.1.6", prefix=24, interface=2)
 BRIDGE = Place(address="172.17.0.1", prefix=16, interface=3)
 SIX = Place(address="fe80::6", prefix=64, interface=2)

@@ -20,7 +20,7 @@ def read_idx(path: Path) -> np.ndarray:
     try:
         with path.open("rb") as file:
             head = file.read(MAX_HEADER_BYTES)
-            _header(head, path.stat().st_size, str(path))
+            read_header(head, path.stat().st_size, str(path))
             return parse_idx(head + file.read(), str(path))
     except OSError as error:
         raise DataMissing(
@@ -30,12 +30,12 @@ def read_idx(path: Path) -> np.ndarray:
 
 def parse_idx(data: bytes, name: str) -> np.ndarray:
     """The array in `data` (a view of it where the byte order allows); `name` is for messages."""
-    dtype, shape, start = _header(data[:MAX_HEADER_BYTES], len(data), name)
+    dtype, shape, start = read_header(data[:MAX_HEADER_BYTES], len(data), name)
     array = np.frombuffer(data, dtype, offset=start).reshape(shape)
     return array.astype(dtype.newbyteorder("="), copy=False)
 
 
-def _header(head: bytes, size: int, name: str) -> tuple[np.dtype, tuple[int, ...], int]:
+def read_header(head: bytes, size: int, name: str) -> tuple[np.dtype, tuple[int, ...], int]:
     """Type, shape and where the numbers start; `size` is that of the file, `head` its beginning."""
     if len(head) < 4 or head[:2] != b"\0\0":
         raise _malformed(name, f"begins with {head[:4].hex() or 'nothing'}, not with 0000")

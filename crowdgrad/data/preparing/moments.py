@@ -1,0 +1,77 @@
+"""Mean and deviation of a field, gathered part by part: Chan, Golub, LeVeque 1979."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+import numpy as np
+
+from crowdgrad.data.preparing.columns import Array
+from crowdgrad.data.preparing.fitting import FieldPlan
+from crowdgrad.domain.data import Moment
+
+DIGITS = 9
+"""Significant ones that are kept: more than float32 has."""
+
+
+class Moments(msgspec.Struct):
+    count: int = 0
+    """Numbers at each place."""
+    means: list[float] = []
+    squares: list[float] = []
+    """Sums of squared differences from the mean."""
+
+
+def moments(values: Array, field: FieldPlan) -> Moments:
+    """Of some records; for each place of the first dimension, or for all of them together."""
+    if not field.normal or not len(values):
+        return Moments()
+    places = values.shape[1] if field.normal == "each" else 1
+    flat = values.reshape(len(values), places, -1)
+    count = flat.shape[0] * flat.shape[2]
+    means = flat.mean(axis=(0, 2), dtype=np.float64)
+    squares = np.zeros(places)
+    for start in range(0, len(flat), 256):  # no float64 copy of all of it
+        block = flat[start : start + 256].astype(np.float64)
+        squares += np.square(block - means[None, :, None]).sum(axis=(0, 2))
+    return Moments(count, means.tolist(), squares.tolist())
+
+
+def joined(parts: Iterable[Moments]) -> Moments:
+    """All together, in the order of the parts."""
+    whole = Moments()
+    for part in parts:
+        if not part.count:
+            continue
+        if not whole.count:
+            whole = part
+            continue
+        count = whole.count + part.count
+        apart = np.subtract(part.means, whole.means)
+        means = np.array(whole.means) + apart * part.count / count
+        squares = np.add(whole.squares, part.squares)
+        squares += np.square(apart) * whole.count * part.count / count
+        whole = Moments(count, means.tolist(), squares.tolist())
+    return whole
+
+
+def mean_and_std(whole: Moments, field: FieldPlan) -> tuple[Moment, Moment] | tuple[None, None]:
+    """As a field carries them. What never changes, and onehot places, stay as they are."""
+    if not whole.count:
+        return None, None
+    means = [_rounded(mean) for mean in whole.means]
+    stds = [_rounded(float(np.sqrt(square / whole.count))) or 1.0 for square in whole.squares]
+    at = 0
+    for source in field.sources if field.make == "stack" else ():
+        width = len(source.names) if source.onehot else 1
+        if source.onehot:
+            means[at : at + width], stds[at : at + width] = [0.0] * width, [1.0] * width
+        at += width
+    if field.normal == "whole":
+        return means[0], stds[0]
+    return tuple(means), tuple(stds)
+
+
+def _rounded(number: float) -> float:
+    return float(f"{number:.{DIGITS}g}")

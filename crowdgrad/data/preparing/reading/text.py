@@ -1,0 +1,66 @@
+"""Plain text: one long row of tokens, from which windows are cut.
+
+A part is a range of whole lines; a line that is not valid UTF-8 is a bad record. Windows run across
+parts: they are cut when all tokens have been counted (`records`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from crowdgrad.data.preparing.columns import BadRows, Block, Dense
+from crowdgrad.data.preparing.options import Options
+from crowdgrad.data.preparing.parts import Known, Look, Part, Reader, SourceFile
+from crowdgrad.data.preparing.reading.ranges import line_ranges
+from crowdgrad.data.preparing.schema import ColumnPlan, Schema
+from crowdgrad.data.preparing.tokens import encode, tokens_of
+
+TOKENS = "text"
+
+
+def look(files: Sequence[SourceFile], options: Options) -> Look:
+    known = Known(tokens=tokens_of(options.text.tokens))
+    with open(files[0].path, "rb") as opened:
+        head = opened.read(4096).decode("utf-8", errors="replace")
+    plan = ColumnPlan(TOKENS, "text", "input", f"{len(files)} files of text")
+    return Look(sample={TOKENS: head.splitlines()[:20]}, known=known, schema=Schema((plan,)))
+
+
+def parts(files: Sequence[SourceFile], known: Known) -> Iterator[Part]:
+    number = 0
+    for file in files:
+        for start, stop, line in line_ranges(file.path, quotes=False, heading=False):
+            yield Part(number, file.path, file.name, start, stop, line, None)
+            number += 1
+
+
+def read(part: Part, schema: Schema, known: Known) -> Block:
+    with open(part.file, "rb") as file:
+        file.seek(part.start)
+        data = file.read(part.stop - part.start)
+    bad = BadRows(part.name, 0)
+    try:
+        found = [encode(data.decode("utf-8"), known.tokens)]
+    except ValueError:  # not UTF-8, or not in the vocabulary
+        found = []
+        for number, line in enumerate(data.split(b"\n"), part.line):
+            last = number - part.line == data.count(b"\n")
+            try:
+                text = line.decode("utf-8") + ("" if last else "\n")
+                found.append(encode(text, known.tokens))
+            except UnicodeDecodeError:
+                bad.add_line("bad encoding", number, line.decode("utf-8", errors="replace"))
+            except ValueError as error:
+                bad.add_line("not in the vocabulary", number, str(error))
+    tokens = np.concatenate(found) if found else np.zeros(0, np.uint8)
+    return Block(
+        columns={TOKENS: Dense(tokens)},
+        records=len(tokens),
+        bad=bad.found([]),
+        bad_counts=dict(bad.counts),
+    )
+
+
+READER = Reader(look=look, parts=parts, read=read)

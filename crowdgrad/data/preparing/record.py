@@ -1,0 +1,45 @@
+"""`prepared.json`: how a data folder was made, for a second run, for additions and for people."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from crowdgrad.data.preparing.columns import Bad
+from crowdgrad.data.preparing.fitting import Fitted
+from crowdgrad.data.preparing.options import Options
+from crowdgrad.data.preparing.parts import Format, Known
+from crowdgrad.data.preparing.schema import Schema
+from crowdgrad.files import disk_errors, write_whole
+
+NAME = "prepared.json"
+
+
+class Record(msgspec.Struct, frozen=True):
+    name: str
+    """Of source and wishes together: the same again means there is nothing to do."""
+    format: Format
+    options: Options
+    schema: Schema
+    known: Known
+    fitted: Fitted
+    bad: tuple[Bad, ...] = ()
+    bad_counts: dict[str, int] = {}
+    notes: tuple[str, ...] = ()
+    added: dict[str, int] = {}
+    """Of a source that grows: how far each file has been read, in bytes or records."""
+
+
+def read_record(folder: Path) -> Record | None:
+    """None where there is none that we understand."""
+    try:
+        return msgspec.json.decode((folder / NAME).read_bytes(), type=Record)
+    except (OSError, msgspec.MsgspecError, ValueError):
+        return None
+
+
+def write_record(folder: Path, record: Record) -> None:
+    """Raises DiskFull, CannotWrite."""
+    with disk_errors(folder):
+        write_whole(folder / NAME, msgspec.json.format(msgspec.json.encode(record), indent=1))
