@@ -51,7 +51,7 @@ def load_object(target: str, folder: Path, wanted: type[T]) -> T:
             advice=f"It is looked for in {where} and where Python finds modules.",
         ) from error
     if not isinstance(found, wanted):
-        name = {"JobPlan": "cg.Job", "Task": "cg.Task"}[wanted.__name__]
+        name = {"JobPlan": "cg.Job", "Task": "cg.Task"}.get(wanted.__name__, wanted.__name__)
         raise TargetError(
             f"{target} is a {type(found).__name__}, not a {name}.",
             advice=f"Name a {name}, or a function that returns one.",

@@ -1,4 +1,4 @@
-"""`crowdgrad data`: verified data sets on this machine.
+"""`crowdgrad data`: verified data sets on this machine, and your own made ready.
 
 The catalogue (numpy) and the bar (rich) are loaded when a command runs, so that help stays instant.
 """
@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from crowdgrad.cli import data_prepare, data_show
 from crowdgrad.cli.output import JSON_HELP, write_json
 
 if TYPE_CHECKING:
@@ -28,19 +29,26 @@ EXAMPLES = """examples:
                                             or put them there
   crowdgrad data get mnist --offline        only look at what is here already
   crowdgrad data get mnist --json -         the same as JSON, with sha256 hashes
+  crowdgrad data show mnist                 fields, classes, some records
+  crowdgrad data prepare FOLDER             make your own data ready (see its --help)
+  crowdgrad data verify FOLDER.prepared     compare every byte with its hash
 """
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "data",
-        help="fetch and list verified data sets",
+        help="fetch verified data sets, or prepare your own",
         description="Data sets by name. Every file is checked against a hash that is part of\n"
         "crowdgrad, whenever it is fetched and whenever it is read.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = parser.add_subparsers(title="commands", required=True, metavar="get | list")
+    commands = parser.add_subparsers(
+        title="commands", required=True, metavar="prepare | list | get | show | verify"
+    )
+    data_prepare.add_parser(commands)
+    data_show.add_parsers(commands)
     get = commands.add_parser("get", help="fetch a data set, unless it is here already")
     get.add_argument("name", metavar="NAME", help="which one: see `crowdgrad data list`")
     get.add_argument("--offline", action="store_true", help="never use the network")
@@ -65,7 +73,7 @@ def run_get(args: argparse.Namespace) -> int:
     with shown_progress() as progress:
         fetched = catalogue.fetch(
             args.name,
-            cache=_cache(args.data_dir),
+            cache=cache_of(args.data_dir),
             local=args.data_dir,
             offline=args.offline,
             progress=progress,
@@ -80,7 +88,7 @@ def run_get(args: argparse.Namespace) -> int:
 def run_list(args: argparse.Namespace) -> int:
     from crowdgrad.data.catalogue import ENTRIES
 
-    cache = _cache(args.data_dir)
+    cache = cache_of(args.data_dir)
     rows = [
         {
             "name": entry.name,
@@ -97,7 +105,7 @@ def run_list(args: argparse.Namespace) -> int:
     return 0
 
 
-def _cache(data_dir: Path | None) -> Path:
+def cache_of(data_dir: Path | None) -> Path:
     if data_dir is not None:
         return data_dir
     from crowdgrad.settings import load
@@ -133,8 +141,8 @@ def _summary(report: dict[str, object]) -> str:
 
 
 @contextmanager
-def shown_progress() -> Iterator[Progress]:
-    """A bar where a person watches standard error, else silence."""
+def shown_progress(doing: str = "") -> Iterator[Progress]:
+    """A bar where a person watches standard error, else silence. `doing`: what is said before."""
     if not sys.stderr.isatty():
         from crowdgrad.data.progress import Silent
 
@@ -151,16 +159,18 @@ def shown_progress() -> Iterator[Progress]:
         console=Console(stderr=True),
         transient=True,
     ) as display:
-        yield _Bar(display)
+        yield _Bar(display, doing)
 
 
 class _Bar:
-    def __init__(self, display: Display) -> None:
+    def __init__(self, display: Display, doing: str) -> None:
         self._display = display
+        self._doing = doing
         self._task = display.add_task("", visible=False)
 
     def start(self, total: int | None, what: str) -> None:
-        self._display.reset(self._task, total=total, description=f"fetching {what}", visible=True)
+        words = f"{self._doing} {what}".strip()
+        self._display.reset(self._task, total=total, description=words, visible=True)
 
     def advance(self, n: int) -> None:
         self._display.advance(self._task, n)

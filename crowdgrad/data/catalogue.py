@@ -87,6 +87,12 @@ def fetch(
     return fetched
 
 
+def verify(name: str, *, cache: Path) -> None:
+    """Reads what is in the cache, and nothing else. Raises DataMissing, DataAltered."""
+    for file in find(name).files:
+        file.read(cache / name / file.name, f"{cache / name}")
+
+
 def load(
     name: str,
     *,

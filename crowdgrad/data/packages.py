@@ -50,7 +50,7 @@ class Package:
 
     def download(self, command: Sequence[str], folder: Path, progress: Progress) -> bytes:
         """What `command` leaves in `folder`, verified. Raises DataError, DiskFull."""
-        progress.start(self.size_bytes, self.name)
+        progress.start(self.size_bytes, f"fetching {self.name}")
         try:
             _run(command, folder, progress, what=self.name)
         finally:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -31,7 +32,7 @@ from crowdgrad.data.preparing.fitting import Fitted, fit, listed
 from crowdgrad.data.preparing.moments import Moments, joined, mean_and_std
 from crowdgrad.data.preparing.objects import Objects, objects
 from crowdgrad.data.preparing.options import Options
-from crowdgrad.data.preparing.parts import Known, Look, Part
+from crowdgrad.data.preparing.parts import Format, Known, Look, Part
 from crowdgrad.data.preparing.placing import buckets, divide
 from crowdgrad.data.preparing.pool import Pool, cores
 from crowdgrad.data.preparing.reading import reader_of
@@ -82,9 +83,28 @@ def prepare(
         raise missing_module(error) or error from None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What would be made of a source."""
+
+    format: Format
+    schema: Schema
+    notes: tuple[str, ...]
+    sample: Mapping[str, Sequence[Any]]
+
+
+def look(source: Any, options: Options) -> Seen:
+    """Only looks: nothing is written but what must be fetched or unpacked, and that is removed.
+
+    Raises DataError, MachineError.
+    """
+    with tempfile.TemporaryDirectory(prefix="crowdgrad-") as scratch:
+        return _Preparation(Path(scratch), options, None, 1, Silent()).look(source)
+
+
 class _Preparation:
     def __init__(
-        self, out: Path, options: Options, key: Identity, jobs: int, progress: Progress
+        self, out: Path, options: Options, key: Identity | None, jobs: int, progress: Progress
     ) -> None:
         self._out = out
         self._options = options
@@ -100,6 +120,20 @@ class _Preparation:
         if paths is None:
             return self._from_objects(objects(source))
         return self._from_files(paths)
+
+    def look(self, source: Any) -> Seen:
+        paths = _paths(source)
+        if paths is None:
+            held = objects(source)
+            format, found = held.format, held.look(self._options)
+        else:
+            remote, local, there = self._found(paths)
+            brought = self._brought(remote, local, there)
+            files = unpacked(brought.files, self._work.folder / "unpacked", self._progress)
+            format = brought.format
+            found = reader_of(format).look(files, self._options)
+        schema, _ = self._decided(found)
+        return Seen(format=format, schema=schema, notes=tuple(self._notes), sample=found.sample)
 
     def _check_place(self) -> None:
         """Nothing of anybody else's may lie where we write and remove."""
@@ -119,9 +153,7 @@ class _Preparation:
     # -- files --------------------------------------------------------------------------------
 
     def _from_files(self, sources: Sequence[str]) -> Result:
-        remote = [file for source in sources if is_address(source) for file in remote_files(source)]
-        local = [Path(source) for source in sources if not is_address(source)]
-        found = find(local) if local else None
+        remote, local, found = self._found(sources)
         name = _digest(FORMAT, self._options, remote, found.files if found else (),
                        _vocabulary_stamp(self._options))  # fmt: skip
         done = self._done_before(name)
@@ -139,7 +171,13 @@ class _Preparation:
         self._write_plan(plan)
         with Pool(self._work, self._jobs) as pool:
             tallies = self._read(pool, plan)
-            return self._finish(pool, plan, tallies, name, _called(sources), look)
+            return self._finish(pool, plan, tallies, name, _called(sources))
+
+    def _found(self, sources: Sequence[str]) -> tuple[list[Remote], list[Path], Found | None]:
+        """What lies elsewhere, and what lies here."""
+        remote = [file for source in sources if is_address(source) for file in remote_files(source)]
+        local = [Path(source) for source in sources if not is_address(source)]
+        return remote, local, find(local) if local else None
 
     def _brought(self, remote: list[Remote], local: list[Path], found: Found | None) -> Found:
         if not remote:
@@ -154,6 +192,7 @@ class _Preparation:
         if record is None or record.name != name or not is_folder(self._out):
             return None
         folder = open_folder(self._out)
+        assert self._key is not None
         if folder.seal.key != self._key.public or missing_chunks(self._out, folder.manifest.shards):
             return None
         return Result(folder=folder, record=record, reused=True)
@@ -225,12 +264,12 @@ class _Preparation:
         plan = Plan(source.format, schema, known, tuple(parts))
         self._write_plan(plan)
         with Pool(self._work, self._jobs) as pool:
-            return self._finish(pool, plan, tallies, name, source.name, look)
+            return self._finish(pool, plan, tallies, name, source.name)
 
     # -- what is the same for all -------------------------------------------------------------
 
     def _finish(
-        self, pool: Pool, plan: Plan, tallies: list[Tally], name: str, called: str, look: Look
+        self, pool: Pool, plan: Plan, tallies: list[Tally], name: str, called: str
     ) -> Result:
         whole = together(tallies)
         self._judge(whole)
@@ -241,6 +280,7 @@ class _Preparation:
         runs = self._sorted(pool, layout)
         shards = self._cut(pool, layout)
         manifest = self._manifest(plan, whole, fitted, runs, shards, called)
+        assert self._key is not None
         data_folder.write_manifest(self._out, manifest, seal(manifest, self._key))
         record = Record(
             name=name,
