@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, Literal, get_args
 
 import numpy as np
@@ -18,13 +19,16 @@ from torch import Tensor
 from crowdgrad.capture.metrics import IGNORED
 from crowdgrad.capture.task import Task
 from crowdgrad.domain.data import Field, Moment
-from crowdgrad.domain.program import DType, TensorSpec
+from crowdgrad.domain.program import ITEM_BYTES, DType, TensorSpec
 from crowdgrad.errors import TaskError
+from crowdgrad.program.nodes import MAX_CONSTANT_BYTES
 
 Role = Literal["input", "target", "weight"]
 TORCH: Final[dict[DType, torch.dtype]] = {name: getattr(torch, name) for name in get_args(DType)}
 Records = Sequence[NDArray[Any]]
 """Some records of a data set, a column for each field."""
+_LONG: Final[tuple[DType, ...]] = ("float64", "int64", "int32")
+"""Stored with more digits than a float32 has."""
 _NAMES: Final[dict[torch.dtype, DType]] = {dtype: name for name, dtype in TORCH.items()}
 
 
@@ -42,17 +46,34 @@ class Reader:
     def spec(self) -> TensorSpec:
         return TensorSpec(name=self.field.name, dtype=self.field.dtype, shape=self.field.shape)
 
+    @property
+    def _exact(self) -> DType:
+        return "float64" if self.field.dtype in _LONG else "float32"
+
+    @property
+    def constant_bytes(self) -> int:
+        """What its means and deviations take in a program."""
+        places = len(self.field.mean) if isinstance(self.field.mean, tuple) else 1
+        return 2 * places * ITEM_BYTES[self._exact]
+
     def read(self, stored: Tensor) -> Tensor:
-        """(value − mean) / std in the task's type; this is what gets captured."""
+        """(value − mean) / std in the task's type; this is what gets captured.
+
+        What float32 cannot hold is subtracted in float64: a date in seconds has ten digits, of
+        which the mean leaves the last few.
+        """
         if self.field.mean is None or self.field.std is None:
             return stored.to(self.example.dtype)
-        mean, std = self._along(self.field.mean), self._along(self.field.std)
-        return ((stored.to(torch.float32) - mean) / std).to(self.example.dtype)
+        exact = self._exact
+        mean = self._along(self.field.mean, exact, stored.device)
+        std = self._along(self.field.std, exact, stored.device)
+        return ((stored.to(TORCH[exact]) - mean) / std).to(self.example.dtype)
 
     def store(self, value: Tensor) -> Tensor:
         """The stored value that reads as `value`, as nearly as the storage type can say it."""
         if self.field.mean is not None and self.field.std is not None:
-            mean, std = self._along(self.field.mean), self._along(self.field.std)
+            mean = self._along(self.field.mean, "float64", value.device)
+            std = self._along(self.field.std, "float64", value.device)
             value = value.to(torch.float64) * std + mean
         dtype = TORCH[self.field.dtype]
         if dtype.is_floating_point or dtype == torch.bool or dtype == value.dtype:
@@ -60,11 +81,15 @@ class Reader:
         limits = torch.iinfo(dtype)
         return value.to(torch.float64).round().clamp(limits.min, limits.max).to(dtype)
 
-    def _along(self, moment: Moment) -> float | Tensor:
+    def _along(self, moment: Moment, dtype: DType, device: torch.device) -> float | Tensor:
         """Several stand along the first dimension of a record."""
         if not isinstance(moment, tuple):
             return moment
-        return torch.tensor(moment).reshape(-1, *[1] * (len(self.field.shape) - 1))
+        after = len(self.field.shape) - 1
+        if device.type == "cpu" or torch.compiler.is_compiling():
+            # Made anew: what traces must see it being made, or it would not know it.
+            return torch.tensor(_column(moment, after, dtype), device=device)
+        return _placed(moment, after, dtype, device)
 
     def draw(self, samples: int, generator: torch.Generator) -> Tensor:
         """Fresh stored values like the example's."""
@@ -94,6 +119,18 @@ class Reader:
             return drawn
         padded = torch.rand(shape, generator=generator) < padding.float().mean()
         return drawn.masked_fill(padded, IGNORED)
+
+
+@lru_cache(maxsize=64)
+def _column(moment: tuple[float, ...], after: int, dtype: DType) -> NDArray[Any]:
+    """With `after` dimensions of one behind it."""
+    return np.array(moment, dtype).reshape(-1, *[1] * after)
+
+
+@lru_cache(maxsize=64)
+def _placed(moment: tuple[float, ...], after: int, dtype: DType, device: torch.device) -> Tensor:
+    """On a GPU it stays where it is: a recording cannot copy from the host's memory."""
+    return torch.tensor(_column(moment, after, dtype), device=device)
 
 
 def draw_batch(reading: Sequence[Reader], samples: int, generator: torch.Generator) -> list[Tensor]:
@@ -140,10 +177,17 @@ def readers(
         )
     columns: list[Tensor | None] = [torch.from_numpy(np.array(c)) for c in records or ()]
     columns += [None] * (len(chosen) - len(columns))
-    return tuple(
+    made = tuple(
         _reader(field, example, column, role)
         for field, example, column, role in zip(chosen, examples, columns, roles, strict=True)
     )
+    if sum(reader.constant_bytes for reader in made) > MAX_CONSTANT_BYTES:
+        raise TaskError(
+            "the data's means and deviations take more than the "
+            f"{MAX_CONSTANT_BYTES:,} bytes of constants that a program may hold.",
+            advice="Standardise so many columns by one mean (each=False), or in the model.",
+        )
+    return made
 
 
 def _roles(task: Task) -> list[Role]:

@@ -9,7 +9,7 @@ from crowdgrad.data import generated
 from crowdgrad.data.dataset import DataSet
 from crowdgrad.data.fetching import Fetched, fetch_files
 from crowdgrad.data.progress import Progress, Silent
-from crowdgrad.data.sets import diamonds, mnist, shakespeare, vowels
+from crowdgrad.data.sets import cifar10, diamonds, imdb, mnist, shakespeare, vowels
 from crowdgrad.data.sets.entry import Entry as Entry
 from crowdgrad.data.sources import LocalFolder, Source
 from crowdgrad.errors import DataError, DataMissing, MissingExtra
@@ -44,6 +44,8 @@ ENTRIES: dict[str, Entry] = {
         mnist.ENTRY,
         DIGITS,
         SPIRALS,
+        cifar10.ENTRY,
+        imdb.ENTRY,
         shakespeare.ENTRY,
         vowels.ENTRY,
         diamonds.ENTRY,

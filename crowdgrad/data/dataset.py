@@ -36,6 +36,12 @@ class DataSet:
     """Arrays in the order of the fields, records along the first dimension."""
     note: str = ""
     """What a person should know of where it comes from, e.g. "generated; not MNIST"."""
+    classes: tuple[str, ...] = ()
+    """The names of the target's classes, where it has some: class k is the k-th."""
+    source: str = ""
+    """What it was made of, in words without a path."""
+    licence: str = ""
+    """As its owner says; empty: nobody knows."""
 
     def __post_init__(self) -> None:
         if len({field.name for field in self.fields}) != len(self.fields) or not self.fields:
@@ -103,6 +109,7 @@ def from_arrays(
     test: float | None = None,
     seed: int = 0,
     note: str = "",
+    classes: Sequence[str] = (),
 ) -> DataSet:
     """A data set from arrays (inputs first, then targets) or from one mapping of splits to arrays.
 
@@ -118,7 +125,7 @@ def from_arrays(
     fields = tuple(
         _field(name, array) for name, array in zip(_names(names, len(first)), first, strict=True)
     )
-    dataset = DataSet(title=title, fields=fields, splits=splits, note=note)
+    dataset = DataSet(title=title, fields=fields, splits=splits, note=note, classes=tuple(classes))
     wanted: dict[Split, float | None] = {"test": test, "validation": validation}
     for split, part in wanted.items():
         if part is not None:
@@ -200,23 +207,34 @@ def split_off(
     return replace(dataset, splits=dataset.splits | parts)
 
 
-def standardised(dataset: DataSet, *names: str) -> DataSet:
+def standardised(dataset: DataSet, *names: str, each: bool = False) -> DataSet:
     """The data set with mean and standard deviation of the training records in the named fields.
 
-    The stored records stay as they are; the program subtracts and divides.
+    The stored records stay as they are; the program subtracts and divides. `each`: one mean and
+    deviation for each place of a record's first dimension, a column of a table or a channel of a
+    picture; a field of single numbers has one all the same. What never varies is divided by 1.
     """
     fields = []
     for field, array in zip(dataset.fields, dataset.splits["train"], strict=True):
         if field.name in names:
-            mean, std = _moments(array)
-            field = replace(field, mean=mean, std=std or 1.0)
+            places = field.shape[0] if each and field.shape else 1
+            means, stds = _moments(array.reshape(len(array), places, -1))
+            mean, std = tuple(means.tolist()), tuple(np.where(stds > 0, stds, 1.0).tolist())
+            several = each and bool(field.shape)
+            field = replace(
+                field, mean=mean if several else mean[0], std=std if several else std[0]
+            )
         fields.append(field)
     return replace(dataset, fields=tuple(fields))
 
 
-def _moments(array: np.ndarray) -> tuple[float, float]:
-    """In blocks, so that no float64 copy of the whole field is made."""
+def _moments(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of (records, places, rest), a mean and a deviation a place, in float64.
+
+    In blocks, so that no float64 copy of the whole field is made.
+    """
     blocks = [array[i : i + BLOCK_RECORDS] for i in range(0, len(array), BLOCK_RECORDS)]
-    mean = sum(float(block.sum(dtype=np.float64)) for block in blocks) / array.size
-    squares = sum(float(np.square(block - np.float64(mean)).sum()) for block in blocks)
-    return mean, math.sqrt(squares / array.size)
+    count = len(array) * array.shape[2]
+    mean = sum(block.sum(axis=(0, 2), dtype=np.float64) for block in blocks) / count
+    squares = sum(np.square(block - mean[:, None]).sum(axis=(0, 2)) for block in blocks)
+    return mean, np.sqrt(squares / count)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from crowdgrad.data.dataset import DataSet, from_arrays, standardised
@@ -30,8 +32,9 @@ def digits() -> DataSet:
         test=DIGITS_TEST_RECORDS,
         seed=SPLIT_SEED,
         note="scikit-learn's 8×8 digits; not MNIST",
+        classes=[str(digit) for digit in range(10)],
     )
-    return standardised(dataset, "x")
+    return replace(standardised(dataset, "x"), source="scikit-learn: load_digits")
 
 
 def diabetes() -> DataSet:

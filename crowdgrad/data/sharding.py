@@ -18,8 +18,12 @@ import numpy as np
 from crowdgrad.data.dataset import SPLITS, Arrays, DataSet, shuffled
 from crowdgrad.data.shards import content_hash
 from crowdgrad.domain.data import (
+    MAX_CARD_NAME,
+    MAX_CARD_NAMES,
+    MAX_CARD_WORDS,
     MAX_CHUNK_BYTES,
     MIN_CHUNK_BYTES,
+    Card,
     Chunk,
     ChunkHash,
     Manifest,
@@ -83,11 +87,44 @@ def cut_into(
             chunks = tuple(_chunks(data, chunk_bytes, sink))
             shards.append(Shard(split=split, records=stop - start, chunks=chunks))
     try:
-        return Manifest(title=dataset.title, fields=dataset.fields, shards=tuple(shards))
+        return Manifest(
+            title=dataset.title, fields=dataset.fields, shards=tuple(shards), card=card(dataset)
+        )
     except ValueError as error:
         raise DataMalformed(
             f"{dataset.title!r} cannot be cut: {error}.", advice="Raise shard_bytes."
         ) from error
+
+
+def card(dataset: DataSet) -> Card:
+    """What people should know of it. Longer texts are cut, longer lists of classes left out."""
+    classes = tuple(_line(name, MAX_CARD_NAME) for name in dataset.classes)
+    if len(classes) > MAX_CARD_NAMES:
+        classes = ()
+    return Card(
+        source=_line(dataset.source),
+        licence=_line(dataset.licence),
+        classes=classes,
+        counts=_counts(dataset, len(classes)),
+        notes=(_line(dataset.note),) if dataset.note else (),
+    )
+
+
+def _line(text: str, most: int = MAX_CARD_WORDS) -> str:
+    words = "".join(c if c.isprintable() else " " for c in text).split()
+    line = " ".join(words)
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+def _counts(dataset: DataSet, classes: int) -> tuple[int, ...]:
+    """Records of each class in all splits, where the last field is a whole number below them."""
+    target = dataset.fields[-1]
+    if not classes or target.shape or np.dtype(target.dtype).kind not in "iu":
+        return ()
+    labels = np.concatenate([arrays[-1] for arrays in dataset.splits.values()])
+    if labels.min() < 0 or labels.max() >= classes:
+        return ()  # padding, or weights behind the target: not the classes themselves
+    return tuple(np.bincount(labels, minlength=classes).tolist())
 
 
 def ranges(

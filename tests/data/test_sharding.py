@@ -7,6 +7,7 @@ import hashlib
 import subprocess
 import sys
 import tracemalloc
+from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -23,7 +24,7 @@ from crowdgrad.data.shards import (
     encode_manifest,
     shard_arrays,
 )
-from crowdgrad.domain.data import MIN_CHUNK_BYTES, ChunkHash, Manifest, Split
+from crowdgrad.domain.data import MIN_CHUNK_BYTES, Card, ChunkHash, Manifest, Split
 from crowdgrad.errors import DataError, DataMalformed
 
 
@@ -113,6 +114,23 @@ def test_cut_into_streams_the_same_chunks() -> None:
     got: dict[ChunkHash, bytes] = {}
     manifest = cut_into(got.__setitem__, small(), seed=1, batch_size=8)
     assert (manifest, got) == cut(small(), seed=1, batch_size=8)
+
+
+def test_what_people_should_know_travels_on_the_card() -> None:
+    data = replace(small(), classes=("a", "b\n", "x" * 99), licence="CC0", source="made\tup")
+    y = np.array([0, 1, 1, 2])
+    data = replace(data, note="two\nlines", splits={"train": (data.splits["train"][0][:4], y)})
+    manifest, _ = cut(data, seed=1, batch_size=2)
+    assert manifest.card == Card(
+        source="made up",
+        licence="CC0",
+        classes=("a", "b", "x" * 63 + "…"),
+        counts=(1, 2, 1),
+        notes=("two lines",),
+    )
+    assert decode_manifest(encode_manifest(manifest)) == manifest
+    assert cut(replace(data, classes=("a", "b")), seed=1, batch_size=2)[0].card.counts == ()
+    assert cut(replace(data, classes=("c",) * 5000), seed=1, batch_size=2)[0].card.classes == ()
 
 
 def test_bytes_on_the_wire_are_little_endian_columns() -> None:

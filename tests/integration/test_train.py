@@ -13,6 +13,9 @@ from safetensors.torch import load_file
 from torch import nn
 
 import crowdgrad as cg
+from crowdgrad.data.dataset import from_arrays, standardised
+from crowdgrad.host.earlier import read_run
+from crowdgrad.host.prediction import Model
 from crowdgrad.host.train import Result
 
 
@@ -65,6 +68,35 @@ def test_ten_lines_train_a_model(tmp_path: Path) -> None:
     (given,) = session.get_inputs()
     (found,) = session.run(None, {given.name: test["x"]})
     np.testing.assert_allclose(found, outputs.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_columns_of_very_different_scale_train_and_are_asked_as_they_are_stored(
+    tmp_path: Path,
+) -> None:
+    """The small columns say it all: with one mean for the whole table they would be nothing."""
+    torch.manual_seed(0)
+    rng = np.random.default_rng(0)
+    plain = rng.normal(size=(1200, 4))
+    x = (plain * [1e-4, 1e6, 1e-3, 10] + [5, 1e7, 0, -100]).astype(np.float32)
+    y = (plain[:, 0] * plain[:, 2] > 0).astype(np.uint8)
+    data = standardised(
+        from_arrays({"train": (x[:1000], y[:1000]), "test": (x[1000:], y[1000:])}), "x", each=True
+    )
+    task = cg.Task(
+        nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Linear(32, 2)),
+        nn.functional.cross_entropy,
+        inputs=(torch.zeros(4, 4),),
+        targets=(torch.tensor([0, 1, 0, 1]),),
+    )
+    recipe = cg.AsyncSGD(lr=0.3, batch_size=20)
+    result = cg.train(task, data, recipe=recipe, epochs=30, runs=tmp_path / "runs")
+    assert result.status.test is not None
+    assert result.status.test.metrics["accuracy"] > 0.85
+    answers = Model(read_run(result.folder)).answer([x[1000:]])
+    assert answers.classes is not None
+    assert (answers.classes == y[1000:]).mean() == pytest.approx(
+        result.status.test.metrics["accuracy"], abs=1e-6
+    )
 
 
 def test_it_works_where_a_loop_already_runs(tmp_path: Path) -> None:

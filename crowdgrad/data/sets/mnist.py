@@ -85,6 +85,8 @@ def build(contents: dict[str, bytes]) -> DataSet:
         ),
         splits={"train": (train_x, train_y), "test": (test_x, test_y)},
         note="60,000 + 10,000 handwritten digits of 28×28 pixels",
+        classes=tuple(str(digit) for digit in range(10)),
+        source="LeCun, Cortes, Burges: the MNIST database of handwritten digits",
     )
 
 

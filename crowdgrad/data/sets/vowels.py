@@ -70,6 +70,8 @@ def build(contents: dict[str, bytes]) -> DataSet:
         ),
         splits={"train": _split(contents, TRAIN), "test": _split(contents, TEST)},
         note="utterances of nine speakers, 12 channels, 7 to 29 steps, padded to 29 with a mask",
+        classes=tuple(f"speaker {number}" for number in range(1, 10)),
+        source="Kudo, Toyama, Shimbo 1999: JapaneseVowels",
     )
 
 
