@@ -15,6 +15,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from crowdgrad import data as data
     from crowdgrad.capture import metrics as metrics
     from crowdgrad.capture.metrics import Metric as Metric
     from crowdgrad.capture.metrics import accuracy as accuracy
@@ -55,6 +56,7 @@ _HOMES = {
     "Task": ("crowdgrad.capture.task", "Task"),
     "WeightAveraging": ("crowdgrad.recipes.averaging", "WeightAveraging"),
     "accuracy": ("crowdgrad.capture.metrics", "accuracy"),
+    "data": ("crowdgrad.data", ""),
     "load_data": ("crowdgrad.host.train", "load_data"),
     "metrics": ("crowdgrad.capture.metrics", ""),
     "rules": ("crowdgrad.numerics.rules", ""),

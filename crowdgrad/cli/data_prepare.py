@@ -205,6 +205,7 @@ def _pair(text: str, flag: str, example: str) -> tuple[str, str]:
 
 def run(args: argparse.Namespace) -> int:
     from crowdgrad.cli.data import shown_progress
+    from crowdgrad.cli.data_follow import follow
     from crowdgrad.cli.data_show import print_folder, report_of
     from crowdgrad.errors import BadRecords
     from crowdgrad.host import preparing
@@ -214,6 +215,8 @@ def run(args: argparse.Namespace) -> int:
     if args.look:
         return _look(source, options, args.json)
     out = preparing.place_for(args.source, args.out)
+    if args.follow and preparing.goes_on(out, options):
+        return follow(source, out, home=args.home, json=args.json)
     try:
         with shown_progress() as progress:
             result = preparing.prepare_here(
@@ -224,7 +227,7 @@ def run(args: argparse.Namespace) -> int:
         write_json(args.json, {"bad": error.counts, "shown": [list(row) for row in error.shown]})
         raise
     if args.follow:
-        return preparing_follow(args, source, out)
+        return follow(source, out, home=args.home, json=args.json)
     write_json(args.json, {**report_of(result.folder, result.record), "reused": result.reused})
     if args.json != "-":
         if result.reused:
@@ -232,12 +235,6 @@ def run(args: argparse.Namespace) -> int:
         print_folder(result.folder, result.record)
         print(f'Next: data = "{out}" in a job file. To look at: {out / preparing.REPORT}')
     return 0
-
-
-def preparing_follow(args: argparse.Namespace, source: Any, out: Path) -> int:
-    from crowdgrad.cli.data_follow import follow
-
-    return follow(source, out, home=args.home, json=args.json)
 
 
 def _loaded(sources: Sequence[str]) -> Any:
@@ -249,6 +246,12 @@ def _loaded(sources: Sequence[str]) -> Any:
             from crowdgrad.capture.loading import load_object
 
             return load_object(source, Path(), object)
+    if len(sources) == 1 and not Path(sources[0]).exists():
+        from crowdgrad.cli.data import cache_of
+        from crowdgrad.data import catalogue
+
+        if sources[0] in catalogue.ENTRIES:
+            return catalogue.load(sources[0], cache=cache_of(None))
     return list(sources)
 
 

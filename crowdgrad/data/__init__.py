@@ -12,6 +12,7 @@ here runs on a host. Nothing in this folder imports torch or onnxruntime.
 from __future__ import annotations
 
 import importlib
+from typing import Any
 
 _HOMES = {
     "DataFolder": ("crowdgrad.data.folder", "DataFolder"),
@@ -22,7 +23,7 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'crowdgrad.data' has no attribute {name!r}")
     module, attribute = _HOMES[name]

@@ -91,6 +91,9 @@ class Block:
     bad: tuple[Bad, ...] = ()
     """The first ones."""
     bad_counts: Mapping[str, int] = field(default_factory=dict)
+    file: str = ""
+    lines: Sequence[int] = ()
+    """Where each good record was, where somebody may still ask."""
 
 
 def excerpt(text: object) -> str:
@@ -105,7 +108,7 @@ class BadRows:
 
     def __init__(self, file: str, records: int, files: Sequence[str] = ()) -> None:
         """`files`: a name for each record, where each is a file of its own."""
-        self._file = file
+        self.file = file
         self._files = files
         self._wrong = np.zeros(records, bool)
         self._found: list[tuple[int, str, str]] = []
@@ -125,7 +128,7 @@ class BadRows:
     def add_line(self, kind: str, line: int, detail: str) -> None:
         """A record that has not even become a row."""
         self._count(kind)
-        self._outside.append(Bad(kind, self._file, line, excerpt(detail)))
+        self._outside.append(Bad(kind, self.file, line, excerpt(detail)))
 
     def _count(self, kind: str) -> None:
         self.counts[kind] = self.counts.get(kind, 0) + 1
@@ -138,7 +141,7 @@ class BadRows:
     def found(self, line_of: Mapping[int, int] | Sequence[int]) -> tuple[Bad, ...]:
         """`line_of[row]`: the line a row begins in."""
         rows = [
-            Bad(kind, self._files[row] if self._files else self._file, line_of[row], text)
+            Bad(kind, self._files[row] if self._files else self.file, line_of[row], text)
             for row, kind, text in self._found
         ]
         return tuple(sorted((*self._outside, *rows), key=lambda bad: bad.line)[:MAX_SHOWN])
@@ -148,12 +151,18 @@ def finished(
     columns: Mapping[str, Column], records: int, bad: BadRows, lines: Sequence[int]
 ) -> Block:
     """The block of the good rows; `lines[row]`: where each of them was."""
-    good = bad.good
+    good, found = bad.good, bad.found(lines)
     if good is not None:
         columns = {name: column.take(good) for name, column in columns.items()}
         records = len(good)
+        lines = [lines[row] for row in good.tolist()]
     return Block(
-        columns=columns, records=records, bad=bad.found(lines), bad_counts=dict(bad.counts)
+        columns=columns,
+        records=records,
+        bad=found,
+        bad_counts=dict(bad.counts),
+        file=bad.file,
+        lines=lines,
     )
 
 

@@ -113,6 +113,7 @@ class _Preparation:
         self._progress = progress
         self._work = Work(out / WORK, out)
         self._notes: list[str] = []
+        self._sizes: dict[str, int] = {}
 
     def run(self, source: Any) -> Result:
         self._check_place()
@@ -163,6 +164,7 @@ class _Preparation:
         found = self._brought(remote, local, found)
         if found.left_out:
             self._notes.append(f"{found.left_out} files of other kinds were left out")
+        self._sizes = {file.name: file.bytes for file in found.files}
         files = unpacked(found.files, self._work.folder / "unpacked", self._progress)
         reader = reader_of(found.format)
         look = reader.look(files, self._options)
@@ -292,6 +294,7 @@ class _Preparation:
             bad=tuple(whole.bad),
             bad_counts=whole.bad_counts,
             notes=tuple(self._notes),
+            sizes=self._sizes,
         )
         write_record(self._out, record)
         pool.close()

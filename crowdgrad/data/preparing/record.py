@@ -27,8 +27,12 @@ class Record(msgspec.Struct, frozen=True):
     bad: tuple[Bad, ...] = ()
     bad_counts: dict[str, int] = {}
     notes: tuple[str, ...] = ()
+    sizes: dict[str, int] = {}
+    """Of every file, as it was read."""
     added: dict[str, int] = {}
-    """Of a source that grows: how far each file has been read, in bytes or records."""
+    """Of a source that grows: how many bytes of each file are in the folder."""
+    coming: tuple[int, dict[str, int]] | None = None
+    """What `added` becomes once the folder has so many shards."""
 
 
 def read_record(folder: Path) -> Record | None:

@@ -38,6 +38,33 @@ def line_ranges(path: str, *, quotes: bool, heading: bool) -> Iterator[tuple[int
             yield start, at, line
 
 
+def appended_ranges(path: str, start: int, *, heading: bool) -> Iterator[tuple[int, int, int]]:
+    """The same for what stands behind byte `start`, where a record begins; a last line without its
+    end is still being written."""
+    with open(path, "rb") as file:
+        line = 1
+        if start == 0:
+            if file.read(3) != BOM:
+                file.seek(0)
+            if heading:
+                line += _skip_record(file, quotes=True)
+            start = file.tell()
+        else:
+            left = start
+            while left and (data := file.read(min(PART_BYTES, left))):
+                line += data.count(b"\n")
+                left -= len(data)
+        file.seek(start)
+        while data := file.read(PART_BYTES):
+            end = data.rfind(b"\n") + 1
+            if not end:
+                return
+            yield start, start + end, line
+            line += data.count(b"\n", 0, end)
+            start += end
+            file.seek(start)
+
+
 def _skip_record(file: io.BufferedReader, *, quotes: bool) -> int:
     """Go past the first record; how many lines it has."""
     lines, open_quote = 0, False

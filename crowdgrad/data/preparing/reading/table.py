@@ -179,7 +179,9 @@ def _quickly(data: bytes, part: Part, schema: Schema, known: Known) -> Block | N
     columns = {plan.name: _column(table, plan, known, bad) for plan in schema.used}
     if bad.counts:
         return None
-    return Block(columns=columns, records=table.num_rows)
+    quoted = b'"' in data  # then a record may have several lines
+    lines = () if quoted else range(part.line, part.line + table.num_rows)
+    return Block(columns=columns, records=table.num_rows, file=part.name, lines=lines)
 
 
 def _carefully(data: bytes, part: Part, schema: Schema, known: Known) -> Block:
