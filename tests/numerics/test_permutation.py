@@ -1,4 +1,4 @@
-"""Every place once, the same for the same seed, and nothing that a chi-squared test would notice."""
+"""Every place once, the same for the same seed, and nothing a chi-squared test would notice."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ def test_known_answers() -> None:
     """Shuffled data is named by its hash: this order may never change."""
     assert whole(10, 0).tolist() == [8, 6, 5, 1, 7, 4, 3, 0, 2, 9]
     assert whole(10, 0, 1).tolist() == [9, 4, 6, 0, 3, 2, 7, 1, 8, 5]
-    assert permuted(np.array([0, 123456789], np.int64), 10**12, 7).tolist() == [165615885775, 973546790657]
+    assert permuted(np.array([0, 123456789], np.int64), 10**12, 7).tolist() == [
+        165615885775,
+        973546790657,
+    ]
 
 
 def test_other_seeds_are_other_orders() -> None:

@@ -106,6 +106,15 @@ def listed(names: tuple[str, ...]) -> tuple[str, ...]:
     return names if fits else ()
 
 
+def spelled(field: FieldPlan) -> str:
+    """What stands side by side in it."""
+    return ", ".join(
+        f"{source.column}={name}" if source.onehot else source.column
+        for source in field.sources
+        for name in (source.names if source.onehot else ("",))
+    )
+
+
 def _spelled(points: tuple[int, ...], known: Known) -> tuple[str, ...]:
     if known.tokens.by == "char":
         return tuple(map(chr, points))

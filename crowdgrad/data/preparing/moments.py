@@ -13,6 +13,7 @@ from crowdgrad.domain.data import Moment
 
 DIGITS = 9
 """Significant ones that are kept: more than float32 has."""
+BLOCK_ITEMS = 1 << 17
 
 
 class Moments(msgspec.Struct):
@@ -29,13 +30,16 @@ def moments(values: Array, field: FieldPlan) -> Moments:
         return Moments()
     places = values.shape[1] if field.normal == "each" else 1
     flat = values.reshape(len(values), places, -1)
-    count = flat.shape[0] * flat.shape[2]
-    means = flat.mean(axis=(0, 2), dtype=np.float64)
-    squares = np.zeros(places)
-    for start in range(0, len(flat), 256):  # no float64 copy of all of it
-        block = flat[start : start + 256].astype(np.float64)
-        squares += np.square(block - means[None, :, None]).sum(axis=(0, 2))
-    return Moments(count, means.tolist(), squares.tolist())
+    rows = max(1, BLOCK_ITEMS // (places * flat.shape[2]))  # no float64 copy of all of it
+    return joined(_of(flat[at : at + rows]) for at in range(0, len(flat), rows))
+
+
+def _of(values: Array) -> Moments:
+    block = values.astype(np.float64)
+    count = block.shape[0] * block.shape[2]
+    means = np.einsum("ijk->j", block) / count
+    block -= means[None, :, None]
+    return Moments(count, means.tolist(), np.einsum("ijk,ijk->j", block, block).tolist())
 
 
 def joined(parts: Iterable[Moments]) -> Moments:

@@ -40,13 +40,16 @@ class Objects:
     blocks: Callable[[Schema, Known], Iterator[tuple[Split | None, Block]]]
     records: int | None
     """None: nobody knows before they have been gone through."""
+    licence: str = ""
+    classes: tuple[str, ...] = ()
+    """Names for the numbers of the target, from 0 on."""
 
 
 def objects(source: Any) -> Objects:
     """Raises DataMalformed for what holds no records."""
     if isinstance(source, DataSet):
         return _of_arrays(source)
-    name = type(source).__name__
+    name = type(source).__name__ if not isinstance(source, list | tuple) else "records"
     if isinstance(source, Mapping):  # a DatasetDict: a data set for each split
         parts: list[tuple[Split | None, Any]] = [
             (_split_named(key), value) for key, value in source.items()
@@ -113,7 +116,15 @@ def _of_arrays(data: DataSet) -> Objects:
                 yield (None if whole else split), block
 
     records = sum(data.records(split) for split in data.splits)
-    return Objects(format="arrays", name=data.title, look=look, blocks=blocks, records=records)
+    return Objects(
+        format="arrays",
+        name=data.title,
+        look=look,
+        blocks=blocks,
+        records=records,
+        licence=data.licence,
+        classes=data.classes,
+    )
 
 
 # -- rows -------------------------------------------------------------------------------------

@@ -54,6 +54,8 @@ class Known(msgspec.Struct, frozen=True):
     picture: PicturePlan | None = None
     shapes: dict[str, tuple[int, ...]] = {}
     """Of one record of a column of lists; of one step of a sequence."""
+    types: dict[str, str] = {}
+    """Of a column of JSON whose values are all words, or all whole numbers: string or int64."""
     labels: dict[str, tuple[str, ...]] = {}
     """Of a column that stores numbers for words: the words, where the source knows them."""
     names: tuple[str, ...] = ()

@@ -160,17 +160,14 @@ def place(
 ) -> Placed:
     """`splits`: of each record. `before`: records of each split in earlier parts."""
     places = np.zeros(len(splits), np.int64)
-    bucket = np.zeros(len(splits), np.int64)
-    firsts = np.array([one.first for one in cut], np.int64)
-    owners = np.array([one.split for one in cut], np.int64)
     for split, (start, total) in enumerate(zip(before, totals, strict=True)):
         mine = np.flatnonzero(splits == split)
-        if not len(mine):
-            continue
-        found = permuted(start + np.arange(len(mine)), total, seed, _PLACE, split)
-        theirs = np.flatnonzero(owners == split)
-        places[mine] = found
-        bucket[mine] = theirs[np.searchsorted(firsts[theirs], found, side="right") - 1]
-    order = np.lexsort((places, bucket))
-    starts = np.searchsorted(bucket[order], np.arange(len(cut) + 1))
+        if len(mine):
+            places[mine] = permuted(start + np.arange(len(mine)), total, seed, _PLACE, split)
+    # One number for split and place: those of a bucket come together, in order.
+    ahead = np.concatenate([[0], np.cumsum(totals)[:-1]])
+    keys = ahead[splits] + places
+    order = np.argsort(keys)
+    firsts = [int(ahead[one.split]) + one.first for one in cut]
+    starts = np.searchsorted(keys[order], [*firsts, sum(totals)])
     return Placed(order=order, places=places[order], starts=starts)

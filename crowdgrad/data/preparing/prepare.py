@@ -28,7 +28,7 @@ from crowdgrad.data.preparing.bringing import (
     unpacked,
 )
 from crowdgrad.data.preparing.finding import Found, find
-from crowdgrad.data.preparing.fitting import Fitted, fit, listed
+from crowdgrad.data.preparing.fitting import Fitted, fit, listed, spelled
 from crowdgrad.data.preparing.moments import Moments, joined, mean_and_std
 from crowdgrad.data.preparing.objects import Objects, objects
 from crowdgrad.data.preparing.options import Options
@@ -42,7 +42,15 @@ from crowdgrad.data.preparing.stages import Layout, Plan, RunTold, Work
 from crowdgrad.data.preparing.tallies import Tally, together
 from crowdgrad.data.progress import Progress, Silent
 from crowdgrad.data.sealing import seal
-from crowdgrad.domain.data import MAX_DATA_TITLE, Card, Field, Manifest, Shard, Split
+from crowdgrad.domain.data import (
+    MAX_CARD_WORDS,
+    MAX_DATA_TITLE,
+    Card,
+    Field,
+    Manifest,
+    Shard,
+    Split,
+)
 from crowdgrad.domain.program import DType
 from crowdgrad.errors import BadRecords, DataMalformed, missing_module, one_line
 from crowdgrad.files import disk_errors
@@ -114,6 +122,8 @@ class _Preparation:
         self._work = Work(out / WORK, out)
         self._notes: list[str] = []
         self._sizes: dict[str, int] = {}
+        self._licence = options.licence
+        self._class_names: tuple[str, ...] = ()
 
     def run(self, source: Any) -> Result:
         self._check_place()
@@ -247,6 +257,8 @@ class _Preparation:
     def _from_objects(self, source: Objects) -> Result:
         """Nobody can tell whether an object has changed: it is read every time."""
         name = _digest(FORMAT, self._options, source.name)
+        self._licence = self._licence or source.licence
+        self._class_names = source.classes
         shutil.rmtree(self._work.folder, ignore_errors=True)
         self._begin(name)
         look = source.look(self._options)
@@ -427,7 +439,9 @@ class _Preparation:
         cut = sum(run.cut for run in runs)
         if cut:
             self._notes.append(f"{cut:,} sequences were longer than their field and were cut")
-        classes = listed(tuple(one_line(name) for name in fitted.classes))
+        self._notes += [f"{one.name} holds {spelled(one)}" for one in fitted.fields
+                        if one.make == "stack"]  # fmt: skip
+        classes = listed(tuple(one_line(name) for name in self._named(fitted)))
         title = one_line(self._options.title or called)[:MAX_DATA_TITLE]
         try:
             return Manifest(
@@ -436,16 +450,24 @@ class _Preparation:
                 shards=tuple(shards),
                 card=Card(
                     source=one_line(called),
-                    licence=one_line(self._options.licence),
+                    licence=one_line(self._licence),
                     classes=classes,
                     counts=fitted.counts if classes else (),
                     vocabulary=fitted.vocabulary,
                     left_out=sum(whole.bad_counts.values()),
-                    notes=tuple(map(one_line, self._notes)),
+                    notes=tuple(one_line(note)[:MAX_CARD_WORDS] for note in self._notes),
                 ),
             )
         except ValueError as error:
             raise DataMalformed(f"the data cannot travel: {error}.", advice="Mend that.") from None
+
+    def _named(self, fitted: Fitted) -> tuple[str, ...]:
+        """The classes, by the names the source has for their numbers."""
+        if self._class_names and all(name.isdigit() for name in fitted.classes):
+            numbers = list(map(int, fitted.classes))
+            if numbers == list(range(len(self._class_names))):
+                return self._class_names
+        return fitted.classes
 
     def _tidy(self, manifest: Manifest) -> None:
         """Remove the work, and chunks of what was here before."""

@@ -23,6 +23,7 @@ EXTRA = """
 .thumbs img{width:96px;height:96px;object-fit:contain;border-radius:6px;background:var(--edge);
 image-rendering:pixelated}
 .bar.wide{width:100%;min-width:120px}
+table+p.note{margin-top:12px}
 td.w{white-space:normal;text-align:left;max-width:36em;overflow-wrap:anywhere}
 """
 

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
+import pyarrow as pa
+from pyarrow import json as pajson
 
-from crowdgrad.data.preparing.columns import BadRows, Block, finished
+from crowdgrad.data.preparing.columns import (
+    BadRows,
+    Block,
+    Column,
+    Dense,
+    Ragged,
+    finished,
+    narrowed,
+)
 from crowdgrad.data.preparing.looking import shapes_in
 from crowdgrad.data.preparing.options import Options
 from crowdgrad.data.preparing.parts import (
@@ -19,8 +30,9 @@ from crowdgrad.data.preparing.parts import (
     Reader,
     SourceFile,
 )
+from crowdgrad.data.preparing.reading.arrow import read_table
 from crowdgrad.data.preparing.reading.ranges import line_ranges
-from crowdgrad.data.preparing.schema import Schema
+from crowdgrad.data.preparing.schema import ColumnPlan, Schema
 from crowdgrad.data.preparing.tokens import tokens_of
 from crowdgrad.data.preparing.values import from_values
 from crowdgrad.errors import DataMalformed
@@ -48,8 +60,21 @@ def look(files: Sequence[SourceFile], options: Options) -> Look:
         )
     names = list(dict.fromkeys(name for row in rows for name in row))
     sample = {name: [row.get(name) for row in rows] for name in names}
-    known = Known(tokens=tokens_of(options.text.tokens), shapes=shapes_in(sample))
+    known = Known(
+        tokens=tokens_of(options.text.tokens), shapes=shapes_in(sample), types=_types(sample)
+    )
     return Look(sample=sample, known=known)
+
+
+def _types(sample: Mapping[str, Sequence[Any]]) -> dict[str, str]:
+    found = {}
+    for name, values in sample.items():
+        kinds = {type(value) for value in values}
+        if kinds == {str}:
+            found[name] = "string"
+        elif kinds == {int}:
+            found[name] = "int64"
+    return found
 
 
 def _check_lines(data: bytes, file: SourceFile) -> None:
@@ -79,10 +104,57 @@ def read(part: Part, schema: Schema, known: Known) -> Block:
     with open(part.file, "rb") as file:
         file.seek(part.start)
         data = file.read(part.stop - part.start)
-    return read_lines(data, part, schema, known)
+    block = _quickly(data, part, schema, known)
+    if block is None:
+        block = _carefully(data, part, schema, known)
+    # JSON knows no types: a list of whole numbers is one whoever has parsed it.
+    numbers = {plan.name for plan in schema.used if plan.kind in ("number", "sequence")}
+    columns = {n: _narrow(c) if n in numbers else c for n, c in block.columns.items()}
+    return replace(block, columns=columns)
 
 
-def read_lines(data: bytes, part: Part, schema: Schema, known: Known) -> Block:
+def _narrow(column: Column) -> Column:
+    if isinstance(column, Ragged):
+        return Ragged(narrowed(column.values), column.ends)
+    return Dense(narrowed(column.values)) if isinstance(column, Dense) else column
+
+
+def _quickly(data: bytes, part: Part, schema: Schema, known: Known) -> Block | None:
+    """By pyarrow; None where it does not serve, or anything at all is wrong."""
+    types = [(plan.name, _arrow_type(plan, known)) for plan in schema.used]
+    if any(kind is None for _, kind in types) or b"\n\n" in data:
+        return None
+    try:
+        table = pajson.read_json(
+            pa.BufferReader(data),
+            read_options=pajson.ReadOptions(use_threads=False, block_size=len(data) + 1),
+            parse_options=pajson.ParseOptions(
+                explicit_schema=pa.schema(types), unexpected_field_behavior="ignore"
+            ),
+        )
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
+    if any(table.column(name).null_count for name, _ in types):
+        return None
+    block = read_table(table, part, schema, known)
+    return None if block.bad_counts else block
+
+
+def _arrow_type(plan: ColumnPlan, known: Known) -> Any:
+    shape = known.shapes.get(plan.name, ())
+    if plan.kind in ("category", "text"):
+        name = known.types.get(plan.name, "" if plan.kind == "category" else "string")
+        return {"string": pa.string(), "int64": pa.int64()}.get(name)
+    if plan.kind not in ("number", "sequence") or plan.fill is not None:
+        return None
+    depth = len(shape) + (plan.kind == "sequence")
+    kind = pa.float64()
+    for _ in range(depth):
+        kind = pa.list_(kind)
+    return kind
+
+
+def _carefully(data: bytes, part: Part, schema: Schema, known: Known) -> Block:
     rows: list[dict[str, Any]] = []
     lines: list[int] = []
     wrong: list[tuple[str, int, bytes]] = []
