@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from crowdgrad.data.catalogue import Entry
     from crowdgrad.data.fetching import Fetched
-    from crowdgrad.data.progress import Progress
+    from crowdgrad.data.progress import Progress, Unit
 
 EXAMPLES = """examples:
   crowdgrad data list                       what there is, and what is here
@@ -154,8 +154,8 @@ def shown_progress(doing: str = "") -> Iterator[Progress]:
     with progress.Progress(
         progress.TextColumn("{task.description}"),
         progress.BarColumn(),
-        progress.DownloadColumn(),
-        progress.TransferSpeedColumn(),
+        progress.TextColumn("{task.fields[amount]}"),
+        progress.TimeRemainingColumn(),
         console=Console(stderr=True),
         transient=True,
     ) as display:
@@ -166,14 +166,28 @@ class _Bar:
     def __init__(self, display: Display, doing: str) -> None:
         self._display = display
         self._doing = doing
-        self._task = display.add_task("", visible=False)
+        self._task = display.add_task("", visible=False, amount="")
+        self._done = 0
+        self._total: int | None = None
+        self._unit: Unit = "bytes"
 
-    def start(self, total: int | None, what: str) -> None:
+    def start(self, total: int | None, what: str, unit: Unit = "bytes") -> None:
         words = f"{self._doing} {what}".strip()
-        self._display.reset(self._task, total=total, description=words, visible=True)
+        self._done, self._total, self._unit = 0, total, unit
+        self._display.reset(
+            self._task, total=total, description=words, visible=True, amount=self._amount()
+        )
 
     def advance(self, n: int) -> None:
-        self._display.advance(self._task, n)
+        self._done += n
+        self._display.update(self._task, advance=n, amount=self._amount())
+
+    def _amount(self) -> str:
+        scale, unit = (1e6, " MB") if self._unit == "bytes" else (1, "")
+        digits = 1 if self._unit == "bytes" else 0
+        done = f"{self._done / scale:,.{digits}f}"
+        of = "" if self._total is None else f" of {self._total / scale:,.{digits}f}"
+        return f"{done}{of}{unit}"
 
     def done(self) -> None:
         self._display.update(self._task, visible=False)

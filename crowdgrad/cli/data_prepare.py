@@ -161,6 +161,7 @@ def asked(args: argparse.Namespace) -> dict[str, Any]:
         "target": None if args.target is None else _names(args.target),
         "input": None if args.input is None else _names(args.input),
         "stratify": args.stratify or None,
+        "growing": args.follow or None,
         "normalise": False if args.no_normalise else None,
         "columns": columns,
         "text": _given(tokens=args.tokens, length=args.length),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Literal, Protocol
+
+Unit = Literal["bytes", "records"]
 
 
 class Progress(Protocol):
-    def start(self, total: int | None, what: str) -> None:
-        """A new task of `total` bytes (None: nobody knows)."""
+    def start(self, total: int | None, what: str, unit: Unit = "bytes") -> None:
+        """A new task of `total` bytes or records (None: nobody knows)."""
         ...
 
     def advance(self, n: int) -> None: ...
@@ -16,7 +18,7 @@ class Progress(Protocol):
 
 
 class Silent:
-    def start(self, total: int | None, what: str) -> None:
+    def start(self, total: int | None, what: str, unit: Unit = "bytes") -> None:
         """Nobody watches."""
 
     def advance(self, n: int) -> None:

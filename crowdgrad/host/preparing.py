@@ -112,7 +112,7 @@ def follow_data(
     an iterator of records, whose first `first` must come before this returns. A new shard is cut
     when it is full or its first record has waited `patience_s`. Raises DataError, MachineError.
     """
-    options = asked_for(config, asked)
+    options = asked_for(config, {**asked, "growing": True})
     place = place_for(source, out)
     rows: Iterator[Any] | None = None
     if isinstance(source, Iterator):

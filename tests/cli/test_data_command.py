@@ -60,6 +60,8 @@ def test_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "japanese_vowels": False,
         "diamonds": False,
         "diabetes": True,
+        "cifar10": False,
+        "imdb": False,
     }
 
 
@@ -90,10 +92,10 @@ def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
-    with data.shown_progress() as bar:
-        bar.start(4000, "something")
-        bar.advance(1000)
+    with data.shown_progress("fetching") as bar:
+        bar.start(4_000_000, "something")
+        bar.advance(1_000_000)
         bar._display.refresh()  # type: ignore[attr-defined]
         bar.done()
     assert "fetching something" in terminal.getvalue()
-    assert "1.0/4.0 kB" in terminal.getvalue()
+    assert "1.0 of 4.0 MB" in terminal.getvalue()

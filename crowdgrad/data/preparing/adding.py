@@ -285,7 +285,7 @@ def _misfits(column: Column, field: FieldPlan, source: fitting.Source) -> Iterat
     if values.shape[1:] != (field.shape if field.make == "dense" else ()):
         yield from ((row, f"{source.column} has another shape") for row in range(len(column)))
         return
-    wrong = _outside(values, field).reshape(len(column), -1).any(axis=1)
+    wrong = _outside(values, field).any(axis=tuple(range(1, values.ndim)))
     for row in np.flatnonzero(wrong).tolist():
         yield row, f"{source.column} is {values[row]!s}, which {field.dtype} cannot hold"
 

@@ -30,6 +30,8 @@ PADDING = "<pad>"
 USUAL_LENGTH = 512
 """Of texts and sequences, at most, unless told."""
 USUAL_WINDOW = 64
+LARGER = 1 << 20
+"""What whole numbers of a source that grows may come to, if not more already."""
 IGNORED = -100
 """What pads a sequence of classes: PyTorch's losses pass over it."""
 
@@ -206,7 +208,8 @@ def _stack(
         held = [found for found in numbers if found.least <= found.most]
         least = min((found.least for found in held), default=0.0)
         most = max((found.most for found in held), default=1.0)
-        dtype = whole_type(min(0, int(least)), max(1, int(most))).name
+        room = LARGER if options.growing else 1
+        dtype = whole_type(min(0, int(least)), max(room, int(most))).name
     one = target and width == 1
     return FieldPlan(
         "y" if target else "x",

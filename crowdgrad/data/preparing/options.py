@@ -96,6 +96,8 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     input: tuple[str, ...] = ()
     """The columns to learn from; empty: all others."""
     normalise: bool = True
+    growing: bool = False
+    """Records will be added: whole numbers get room for larger ones than there are now."""
     columns: dict[str, ColumnWish] = {}
     text: TextWish = TextWish()
     images: ImageWish = ImageWish()

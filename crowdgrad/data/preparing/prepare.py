@@ -40,7 +40,7 @@ from crowdgrad.data.preparing.record import Record, read_record, write_record
 from crowdgrad.data.preparing.schema import Schema, infer
 from crowdgrad.data.preparing.stages import Layout, Plan, RunTold, Work
 from crowdgrad.data.preparing.tallies import Tally, together
-from crowdgrad.data.progress import Progress, Silent
+from crowdgrad.data.progress import Progress, Silent, Unit
 from crowdgrad.data.sealing import seal
 from crowdgrad.domain.data import (
     MAX_CARD_WORDS,
@@ -242,7 +242,8 @@ class _Preparation:
     def _read(self, pool: Pool, plan: Plan) -> list[Tally]:
         tallies: list[Tally | None] = [self._work.has_read(n) for n in range(len(plan.parts))]
         sizes = [_size(part) for part in plan.parts]
-        with _Shown(self._progress, "reading", sizes) as shown:
+        unit: Unit = "records" if plan.format in ("images", "arrow", "arrays") else "bytes"
+        with _Shown(self._progress, "reading", sizes, unit) as shown:
             for number, tally in enumerate(tallies):
                 if tally is not None:
                     shown.done(number)
@@ -266,7 +267,7 @@ class _Preparation:
         parts: list[Part] = []
         tallies: list[Tally] = []
         self._work.write_plan(Plan(source.format, schema, known, ()))
-        self._progress.start(source.records, "reading")
+        self._progress.start(source.records, "reading", "records")
         try:
             for split, block in source.blocks(schema, known):
                 number = len(parts)
@@ -495,10 +496,12 @@ def _too_many(whole: Tally, count: int) -> BadRecords:
 class _Shown:
     """Progress over numbered pieces of known sizes."""
 
-    def __init__(self, progress: Progress, what: str, sizes: Sequence[int]) -> None:
+    def __init__(
+        self, progress: Progress, what: str, sizes: Sequence[int], unit: Unit = "bytes"
+    ) -> None:
         self._progress = progress
         self._sizes = sizes
-        progress.start(sum(sizes), what)
+        progress.start(sum(sizes), what, unit)
 
     def done(self, number: int) -> None:
         self._progress.advance(self._sizes[number])

@@ -100,7 +100,7 @@ def _place(array: Array, row: int, value: Any, plan: ColumnPlan, bad: BadRows) -
 
 
 def check_finite(array: Array, plan: ColumnPlan, bad: BadRows) -> None:
-    if array.dtype.kind != "f":
+    if array.dtype.kind != "f" or not array.size:
         return
     wrong = np.asarray(~np.isfinite(array).reshape(len(array), -1).all(axis=1))
     if wrong.any():
