@@ -15,6 +15,7 @@ from crowdgrad.domain.program import ProgramSpec
 from crowdgrad.domain.work import Unit
 from crowdgrad.host.evaluation import FIRST_ID, Scores
 from crowdgrad.host.keeping.checkpoint import Checkpoint
+from crowdgrad.planner import passes
 from crowdgrad.planner.assignment import AssignmentState, Progress
 from crowdgrad.planner.batches import BatchPlan, EpochPlans
 from crowdgrad.planner.entries import KeptUnit
@@ -130,6 +131,7 @@ def _of_ranges(state: AssignmentState, plans: EpochPlans, epochs: int) -> Iterat
         yield f"it is in epoch {progress.epoch + 1} of {epochs}"
     elif progress.epoch >= 0:
         plan = plans.at(progress.epoch)
+        yield from filter(None, [passes.wrong(state.passes, progress.epoch, len(plan.shards))])
         for first, stop in progress.taken:
             if first != stop and not _of_one_shard(first, stop, plan):  # a shard may be empty
                 yield f"batches {first} to {stop} were handed out, of another epoch's"
