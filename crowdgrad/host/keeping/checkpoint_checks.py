@@ -39,6 +39,7 @@ def _contradictions(checkpoint: Checkpoint) -> Iterator[str]:
     counts = [saved.version.incarnation, saved.version.count, saved.memory.steps]
     counts += [checkpoint.setbacks, checkpoint.starts, checkpoint.metrics_bytes]
     counts += [checkpoint.book.next_id, checkpoint.book.done_units, checkpoint.book.done_batches]
+    counts += [checkpoint.growths, checkpoint.shards]
     counts += [checkpoint.book.done_samples, checkpoint.ledger.next_position]
     counts += [n for account in accounts for n in (account.position, account.units)]
     counts += [account.samples for account in accounts]
@@ -78,6 +79,8 @@ def misfit(
     """Why it is not a checkpoint of this job; "" where it may be."""
     plans = EpochPlans.of(manifest, "train", job.local, spec)
     segments = recipe.serving().assignment == "segments"
+    if checkpoint.shards > len(manifest.shards):
+        return f"it knows {checkpoint.shards:,} shards, the data has {len(manifest.shards):,}"
     found = _of_the_sizes(checkpoint, spec, recipe)
     return next(found, "") or next(_of_the_work(checkpoint.book, plans, job, segments), "")
 
