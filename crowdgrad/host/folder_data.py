@@ -41,9 +41,9 @@ def check_usable(folder: DataFolder, recipe: Recipe) -> None:
             )
     if folder.growing and recipe.serving().assignment == "segments":
         raise RecipeError(
-            f"{folder.path} is growing, and {recipe.name} cuts the data into segments, one for "
-            "each volunteer, which cannot grow.",
-            advice="Take another recipe, or wait until the folder is complete.",
+            f"{folder.path} is growing, and with assignment = segments every volunteer has its own "
+            "part of the data, which cannot grow.",
+            advice="Give the recipe assignment = leases, or wait until the folder is complete.",
         )
 
 
