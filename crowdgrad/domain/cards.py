@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from crowdgrad.domain.data import Card
 
-UNKNOWN_LICENCE = "licence unknown"
+UNKNOWN = "unknown"
 CLASSES_NAMED = 12
 MAX_SHOWN = 200
 """Characters of one of its texts that are shown beside others."""
@@ -12,7 +12,7 @@ MAX_SHOWN = 200
 
 def in_words(card: Card) -> list[tuple[str, str]]:
     """What it says, each with what that is; what it does not say is left out, but the licence."""
-    said = [("licence", _clipped(card.licence) or UNKNOWN_LICENCE)]
+    said = [("licence", _clipped(card.licence) or UNKNOWN)]
     if card.source:
         said.insert(0, ("source", _clipped(card.source)))
     if card.classes:
@@ -40,7 +40,7 @@ def as_json(card: Card) -> dict[str, object]:
     """All of it but the vocabulary, which may be long."""
     return {
         "source": card.source,
-        "licence": card.licence or UNKNOWN_LICENCE,
+        "licence": card.licence or f"licence {UNKNOWN}",
         "classes": list(card.classes),
         "counts": list(card.counts),
         "vocabulary": len(card.vocabulary),

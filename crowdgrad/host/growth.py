@@ -132,10 +132,13 @@ class Growth:
         task, self._task = self._task, None
         try:
             grown = task.result()
-        except CrowdgradError as error:
+        except Exception as error:  # whatever it is, it must not reach the training
+            if not isinstance(error, CrowdgradError):
+                logger.exception("what is added to the data cannot be looked at")
             self._failures += 1
-            self._next = now + min(MAX_PATIENCE_S, LOOK_EVERY_S * 2.0**self._failures)
-            self._say(f"What is added to the data cannot be used: {error.message} "
+            patience_s = LOOK_EVERY_S * 2.0 ** min(self._failures, 32)
+            self._next = now + min(MAX_PATIENCE_S, patience_s)
+            self._say(f"What is added to the data cannot be used: {_words(error)} "
                       "Training goes on with what there is.")  # fmt: skip
             return
         self._failures, self._next = 0, now + LOOK_EVERY_S
@@ -155,6 +158,10 @@ class Growth:
             self._warn(words)
             if words:
                 logger.warning("%s", words)
+
+
+def _words(error: Exception) -> str:
+    return error.message if isinstance(error, CrowdgradError) else f"{type(error).__name__}."
 
 
 def spelt(manifest: Manifest) -> str:

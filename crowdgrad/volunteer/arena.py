@@ -70,9 +70,11 @@ def room_for_growth(manifest_bytes: int, data_bytes: int, left_bytes: int) -> tu
 
     `left_bytes`: of the lent memory; what computes needs most of it.
     """
+    most = left_bytes // SHARE_FOR_GROWTH
     manifest = max(LEAST_MANIFEST_ROOM, 2 * manifest_bytes)
-    shards = max(LEAST_SHARD_ROOM, data_bytes)
-    return manifest, max(0, min(shards, left_bytes // SHARE_FOR_GROWTH - manifest))
+    if manifest >= most:
+        return 0, 0
+    return manifest, min(max(LEAST_SHARD_ROOM, data_bytes), most - manifest)
 
 
 def extend(plan: Plan, manifest_bytes: int, shard_bytes: Sequence[tuple[int, int]]) -> Plan | None:

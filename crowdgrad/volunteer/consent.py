@@ -260,7 +260,6 @@ def size(count: int) -> str:
 def _data(request: Request) -> str:
     """A card may be long, and what follows must stay in sight."""
     said = [f"{what} {_clipped(text, MAX_CARD)}" for what, text in cards.in_words(request.card)]
-    said = [words.removeprefix("licence ") if "unknown" in words else words for words in said]
     title = f"“{_clipped(request.data, MAX_CARD)}”; " if request.data else ""
     return title + "; ".join(said) + ("; more may be added" if request.growing else "")
 

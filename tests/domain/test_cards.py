@@ -7,7 +7,7 @@ from crowdgrad.domain.data import MAX_CARD_WORDS, NO_CARD, Card
 
 
 def test_a_licence_nobody_knows_is_said_to_be_unknown() -> None:
-    assert in_words(NO_CARD) == [("licence", "licence unknown")]
+    assert in_words(NO_CARD) == [("licence", "unknown")]
     assert as_json(NO_CARD)["licence"] == "licence unknown"
 
 

@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 
 from crowdgrad.data.folder import DataFolder
+from crowdgrad.files import disk_errors
 from crowdgrad.host.blobs import Blobs
 from crowdgrad.host.job import Prepared
 from crowdgrad.host.keeping import kept_data, kept_job, resume
@@ -32,8 +33,8 @@ class RunFiles(CheckpointFiles):
         return super().write(checkpoint, best)
 
     def grow(self, newer: DataFolder, first: int) -> None:
-        """Keep what was added to the data: shards from `first` on. Raises OSError, DataError."""
-        with self._job_lock:
+        """Keep what was added to the data: shards from `first` on. Raises CrowdgradError."""
+        with self._job_lock, disk_errors(self._kept):
             self._keep_job()
             kept_data.keep(self._kept / kept_data.FOLDER, newer, first)
 
