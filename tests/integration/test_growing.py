@@ -8,6 +8,8 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import crowdgrad as cg
+from crowdgrad.capture.models import digits_mlp
 from crowdgrad.data.folder import open_folder
 from crowdgrad.data.sealing import seal
 from crowdgrad.domain.data import Manifest, Seal
@@ -176,3 +178,16 @@ def wrong_seals(manifest: Manifest, key: Identity) -> list[Seal | None]:
     good, other = seal(manifest, key), replace(manifest, title="other data")
     forged = replace(good, signature=bytes(64))
     return [seal(manifest, guest("somebody")), seal(other, key), forged, None]
+
+
+def test_a_script_trains_on_a_folder_by_its_path(tmp_path: Path) -> None:
+    preparer = Preparer(tmp_path / "prepared", 3, growing=False)
+    result = cg.train(
+        digits_mlp(), tmp_path / "prepared", recipe=cg.AsyncSGD(lr=0.05, batch_size=50), epochs=5,
+        title="digits", runs=tmp_path / "runs",
+    )  # fmt: skip
+    assert result.status.samples == 5 * sum(preparer.records)
+    assert result.status.train_records == sum(preparer.records)
+    page = result.report().read_text()
+    assert "CC BY 4.0" in page
+    assert "3 records that could not be used" in page
