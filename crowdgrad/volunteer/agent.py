@@ -169,8 +169,8 @@ class Agent:
         """By slot: updates whose verdict we have not heard, and whether numbers belong to them."""
         self._granted: dict[int, Grant] = {}
         """By slot: units in hand while a larger workshop is opened."""
-        self._outgrown = False
-        """The data has no room any more: lanes stop."""
+        self._outgrown: Grew | None = None
+        """Data for which there is no room any more: lanes stop."""
         self._learning = asyncio.Lock()
         self._bases: dict[int, Bases] = {}
         """By slot: the versions its unit started from, where servers keep the parameters."""
@@ -306,7 +306,7 @@ class Agent:
 
     async def _work(self, conversation: Conversation, admit: Admit) -> None:
         self._granted.clear()  # these were another connection's
-        self._outgrown = False
+        self._outgrown = None
         if self._workshop is not None and not await self._serves(conversation, admit):
             await self._workshop.close()
             self._workshop = None
@@ -357,16 +357,17 @@ class Agent:
         """Know all the host has told of its data; False: there is no room for it here."""
         news = conversation.grew
         if news is None or news.manifest == shop.job.manifest:
-            return not self._outgrown
+            return self._outgrown is None
         async with self._learning:
             news = conversation.grew
             assert news is not None
-            if not self._outgrown and news.manifest != shop.job.manifest:
-                self._outgrown = not await shop.grow(news, conversation, self._chunks)
-                if not self._outgrown:
+            if self._outgrown is None and news.manifest != shop.job.manifest:
+                if await shop.grow(news, conversation, self._chunks):
                     records = shop.manifest.records("train")
                     self._say("note", f"The data has grown: {records:,} records to train on.")
-        return not self._outgrown
+                else:
+                    self._outgrown = news
+        return self._outgrown is None
 
     async def _open_larger(
         self, conversation: Conversation, admit: Admit, shop: Workshop
@@ -375,7 +376,7 @@ class Agent:
 
         Raises TurnedAway where it would be too large for this machine.
         """
-        news = conversation.grew
+        news = self._outgrown
         assert news is not None
         self._say("note", "The data has outgrown its place here: making a larger one.")
         slots = shop.take_out()
@@ -389,7 +390,7 @@ class Agent:
         )
         self._workshop = larger = await self._set_up(conversation, admit)
         larger.put_in(slots)
-        self._outgrown = False
+        self._outgrown = None
         return larger
 
     async def _return_link(self, reach: Reach, grant: Grant) -> None:
@@ -470,7 +471,7 @@ class Agent:
         again = slot in self._unanswered  # refused now, it may have been taken the first time
         if slot in self._granted:
             await self._work_on(reach, shop, self._granted.pop(slot), slot)
-        while not self._outgrown:
+        while self._outgrown is None:
             update, trained = self._unanswered.get(slot, (None, False))
             payload: Payload = shop.update(slot) if trained else b""
             answer = await reach.exchange(
