@@ -115,6 +115,7 @@ def _subject(target: str) -> Subject:
     from crowdgrad.capture.pretrained import load_weights
     from crowdgrad.capture.task import Task
     from crowdgrad.cli.host import read_plan
+    from crowdgrad.host.folder_data import fields_of, some_of
     from crowdgrad.host.job import GATE_RECORDS, JobPlan
     from crowdgrad.settings import load
 
@@ -135,8 +136,8 @@ def _subject(target: str) -> Subject:
     return Subject(
         task=found.task,
         batch_size=found.recipe.local().batch_size,
-        fields=found.data.fields,
-        records=[column[:GATE_RECORDS] for column in found.data.splits["train"]],
+        fields=fields_of(found.data),
+        records=list(some_of(found.data, GATE_RECORDS)),
     )
 
 

@@ -102,6 +102,8 @@ def beside(status: Status) -> str:
     parts.append(f"{status.arrivals} came, {sum(status.departures_by_kind.values())} went")
     if status.resumed:
         parts.append(f"{status.resumed} restarts")
+    if status.growing:
+        parts.append(f"{status.train_records:,} records, grew {status.growths}×")
     return " · ".join(parts)
 
 
@@ -229,8 +231,15 @@ def _traffic(status: Status) -> str:
     again = f" The host was started again {often}." if status.resumed else ""
     return (
         f"{_amount(status.bytes_received)}B received, {_amount(status.bytes_sent)}B sent; "
-        f"{status.arrivals} came{went}.{again}"
+        f"{status.arrivals} came{went}.{again}{_growth(status)}"
     )
+
+
+def _growth(status: Status) -> str:
+    if not status.growing:
+        return ""
+    often = {0: "did not grow", 1: "grew once"}.get(status.growths, f"grew {status.growths} times")
+    return f" The data {often}, to {status.train_records:,} training records."
 
 
 def _counted(counts: dict[str, int]) -> str:
@@ -255,8 +264,12 @@ def plain(status: Status) -> str:
         f"  {status.samples_per_s:,.0f} samples/s  {status.updates_per_s:,.0f} updates/s"
         f"  staleness {status.mean_staleness:.1f}  loss {loss}"
         f"  {status.metric or 'validation'} {spell(status, status.validation)}  {status.here} here"
-        f"{'  paused' if status.paused else ''}{_waiting(status)}{_trouble(status)}"
+        f"{'  paused' if status.paused else ''}{_data(status)}{_waiting(status)}{_trouble(status)}"
     )
+
+
+def _data(status: Status) -> str:
+    return f"  {status.train_records:,} records" if status.growing else ""
 
 
 def _trouble(status: Status) -> str:

@@ -69,6 +69,8 @@ class Job:
     local: LocalSteps
     stop: StoppingRule
     seed: int
+    growing: bool = False
+    """Whether data may be added while it is trained on; then the manifest is the newest."""
 
     def __post_init__(self) -> None:
         check_hash(self.program)

@@ -2,6 +2,7 @@
 
 `JobPlan` (public name `cg.Job`) holds the live objects: a task with a PyTorch model, a data set, a
 recipe. `prepare` turns it into what travels: a program, a manifest, chunks, the first parameters.
+A data set in memory is cut for the recipe; a prepared data folder is taken as it lies on the disk.
 """
 
 from __future__ import annotations
@@ -14,18 +15,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from crowdgrad.data.dataset import DataSet, split_off
+from crowdgrad.data.folder import DataFolder
 from crowdgrad.data.inspect import check_classes, check_finite
 from crowdgrad.data.sharding import cut
 from crowdgrad.data.shards import content_hash, encode_manifest
-from crowdgrad.domain.data import ChunkHash, Manifest, Split
+from crowdgrad.domain import cards
+from crowdgrad.domain.data import ChunkHash, Field, Manifest, Split
 from crowdgrad.domain.job import Job, JobId, StoppingRule
 from crowdgrad.domain.matching import Requirements, Visibility
 from crowdgrad.domain.program import Program, ProgramSpec
 from crowdgrad.domain.work import LocalSteps, VolunteerId
 from crowdgrad.errors import DataMalformed, JobFileError, RecipeError
 from crowdgrad.host.appeal import NO_APPEAL, NO_REQUIREMENTS, Appeal
+from crowdgrad.host.blobs import Blobs
 from crowdgrad.host.door import Admit
 from crowdgrad.host.earlier import Earlier, read_run
+from crowdgrad.host.folder_data import (
+    check_usable,
+    fields_of,
+    look_through,
+    records_of,
+    small_shards,
+    some_of,
+)
 from crowdgrad.numerics.vectors import Vector
 from crowdgrad.planner.batches import EpochPlans, largest_batch
 from crowdgrad.program.artifact import encode
@@ -49,7 +61,7 @@ SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPlan:
     task: Task
-    data: DataSet
+    data: DataSet | DataFolder
     title: str = "untitled"
     cause: str = ""
     description: str = ""
@@ -75,7 +87,8 @@ class JobPlan:
     requirements: Requirements = NO_REQUIREMENTS
     """What it needs of every volunteer; how much data there is to fetch is added."""
     validation: int | None = None
-    """Records kept out of training to steer it; by default a tenth, at most 5,000."""
+    """Records kept out of training to steer it; by default a tenth, at most 5,000. A data folder
+    has its own."""
     weights: str | Path | None = None
     """What to start from instead of the model's own weights: a file, or a run folder."""
     continue_from: str | Path | None = None
@@ -120,7 +133,8 @@ class Prepared:
     job: Job
     program: Program
     manifest: Manifest
-    blobs: dict[ChunkHash, bytes]
+    blobs: Mapping[ChunkHash, bytes]
+    """Program, manifest and chunks; those of a data folder lie on the disk (`Blobs`)."""
     initial: Vector
     """The state that training starts from: parameters, then buffers."""
     recipe: Recipe
@@ -142,6 +156,18 @@ class Prepared:
     earlier: Earlier | None = None
     """The run it continues."""
     appeal: Appeal = NO_APPEAL
+    folder: DataFolder | None = None
+    """Where its chunks lie, if not in memory: the data folder, or what the run has kept of it."""
+    source: Path | None = None
+    """The data folder that may grow, where the job is `growing`."""
+    began_with: ChunkHash | None = None
+    """The manifest it was published with, where it has grown since."""
+
+    @property
+    def label(self) -> int:
+        """The number of the field that holds the classes, where there are any."""
+        spec = self.program.spec
+        return len(spec.inputs) - 1 - spec.weighted
 
     @property
     def volunteer_bytes(self) -> int:
@@ -161,94 +187,137 @@ def prepare(plan: JobPlan, progress: Progress = lambda text: None) -> Prepared:
             "There is a target but no metric to reach it.",
             advice="Give the task metrics={...}, or stop by epochs or minutes.",
         )
-    progress("Cutting the data into shards")
     largest = local.batch_size_at(plan.stop.epochs - 1)  # a batch lies in one shard, grown too
     _check_batches(spec, {local.batch_size, largest})
-    manifest, chunks = cut(
-        data, seed=plan.seed, batch_size=largest, smallest_batch=spec.smallest_batch
-    )
-    records = [shard.records for shard in manifest.shards]
+    cut = _cut(plan, data, captured.program, largest, progress)
+    records = [shard.records for shard in cut.manifest.shards]
     check(captured.program, largest_batch(local, spec, records, plan.stop.epochs))
-    blobs = dict(chunks)
-    program_hash = _publish(blobs, encode(captured.program))
-    manifest_hash = _publish(blobs, encode_manifest(manifest))
+    folder = data if isinstance(data, DataFolder) else None
+    growing = folder is not None and folder.growing
     return Prepared(
-        job=_job(plan, program_hash, manifest_hash, earlier),
+        job=_job(plan, cut, earlier, growing=growing),
         program=captured.program,
-        manifest=manifest,
-        blobs=blobs,
+        manifest=cut.manifest,
+        blobs=cut.blobs,
         initial=captured.state.copy(),
         recipe=plan.recipe,
         minimum=plan.minimum,
         maximum=plan.maximum,
         start=plan.start,
         max_gradient_error=captured.max_gradient_error,
-        note=data.note,
+        note=data.note if isinstance(data, DataSet) else "",
         names=dict(captured.names),
-        notes=(*captured.notes, *_left_out(manifest, local, spec)),
+        notes=(*captured.notes, *_left_out(cut.manifest, local, spec), *cut.notes),
         classes=classes,
         split_seed=plan.seed,
         started_from="" if plan.weights is None else Path(plan.weights).name,
         earlier=earlier,
         appeal=plan.appeal,
+        folder=folder,
+        source=folder.path.absolute() if folder is not None and growing else None,
     )
 
 
-def _look(plan: JobPlan, earlier: Earlier | None, progress: Progress) -> tuple[DataSet, int | None]:
+def _look(
+    plan: JobPlan, earlier: Earlier | None, progress: Progress
+) -> tuple[DataSet | DataFolder, int | None]:
     """The data with all its splits, looked through, and how many classes it has."""
-    data = _with_validation(plan)
+    data = plan.data if isinstance(plan.data, DataFolder) else _with_validation(plan, plan.data)
+    if isinstance(data, DataFolder):
+        check_usable(data, plan.recipe)
     if earlier is not None:
-        earlier.check(seed=plan.seed, records={split: data.records(split) for split in SPLITS})
+        earlier.check(seed=plan.seed, records={split: records_of(data, split) for split in SPLITS})
     progress("Looking at the data")
+    classes, label = _classes(plan.task, fields_of(data)), len(plan.task.example) - 1
+    if isinstance(data, DataFolder):
+        look_through(data, range(len(data.manifest.shards)), classes, label)
+        return data, classes
     check_finite(data)
-    classes = _classes(plan.task, data)
     if classes is not None:
-        check_classes(data, classes, len(plan.task.example) - 1)
+        check_classes(data, classes, label)
     return data, classes
 
 
-def _publish(blobs: dict[ChunkHash, bytes], data: bytes) -> ChunkHash:
-    name = content_hash(data)
-    blobs[name] = data
-    return name
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cut:
+    """Data as it travels, with the program it is for."""
+
+    program: ChunkHash
+    name: ChunkHash
+    """Of the manifest."""
+    manifest: Manifest
+    blobs: Mapping[ChunkHash, bytes]
+    notes: tuple[str, ...] = ()
 
 
-def _capture(plan: JobPlan, earlier: Earlier | None, data: DataSet, progress: Progress) -> Captured:
+def _cut(
+    plan: JobPlan,
+    data: DataSet | DataFolder,
+    program: Program,
+    batch_size: int,
+    progress: Progress,
+) -> _Cut:
+    encoded = encode(program)
+    name = content_hash(encoded)
+    if isinstance(data, DataFolder):
+        return _Cut(
+            program=name,
+            name=data.name,
+            manifest=data.manifest,
+            blobs=Blobs((name, encoded), (data.name, data.raw), data.manifest, [data.path]),
+            notes=small_shards(data.manifest, batch_size),
+        )
+    progress("Cutting the data into shards")
+    manifest, chunks = cut(
+        data,
+        seed=plan.seed,
+        batch_size=batch_size,
+        smallest_batch=program.spec.smallest_batch,
+    )
+    raw = encode_manifest(manifest)
+    blobs = {**chunks, name: encoded, content_hash(raw): raw}
+    return _Cut(program=name, name=content_hash(raw), manifest=manifest, blobs=blobs)
+
+
+def _capture(
+    plan: JobPlan, earlier: Earlier | None, data: DataSet | DataFolder, progress: Progress
+) -> Captured:
     # PyTorch: only a host that captures pays for it.
     from crowdgrad.capture.capture import capture
     from crowdgrad.capture.pretrained import holding_weights
 
     source = earlier.folder if earlier is not None else plan.weights
-    some = [column[:GATE_RECORDS] for column in data.splits["train"]]
+    some = list(some_of(data, GATE_RECORDS))
     batch_size = plan.recipe.local().batch_size
     with holding_weights(plan.task.model, Path(source) if source is not None else None):
-        return capture(plan.task, data.fields, progress, some, batch_size=batch_size)
+        return capture(plan.task, fields_of(data), progress, some, batch_size=batch_size)
 
 
-def _job(plan: JobPlan, program: ChunkHash, manifest: ChunkHash, earlier: Earlier | None) -> Job:
+def _job(plan: JobPlan, data: _Cut, earlier: Earlier | None, *, growing: bool) -> Job:
     try:
         return Job(
             id=new_id(plan.title),
             title=plan.title,
             cause=plan.cause,
-            program=program,
-            manifest=manifest,
+            program=data.program,
+            manifest=data.name,
             recipe=plan.recipe.name,
             hyperparameters=hyperparameters(plan.recipe),
             local=plan.recipe.local(),
             stop=plan.stop,
             seed=plan.seed if earlier is None else earlier.next_seed(),
+            growing=growing,
         )
     except ValueError as error:
         raise JobFileError(f"The job makes no sense: {error}.", advice="Mend it.") from None
 
 
-def _classes(task: Task, data: DataSet) -> int | None:
+def _classes(task: Task, fields: tuple[Field, ...]) -> int | None:
     """How many classes the model tells apart, where example and data agree that it does."""
     from crowdgrad.capture.capture import classes_of
 
     last = len(task.example) - 1  # one field more may follow: the weights of the samples
-    if not last < len(data.fields) <= last + 2 or data.fields[last].shape != ():
+    if not last < len(fields) <= last + 2 or fields[last].shape != ():
         return None  # `capture` says what does not fit
     return classes_of(task)
 
@@ -293,10 +362,10 @@ def new_id(title: str) -> JobId:
     return JobId(f"{time.strftime('%Y%m%d-%H%M%S')}-{slug}-{secrets.token_hex(2)}")
 
 
-def _with_validation(plan: JobPlan) -> DataSet:
-    if plan.data.splits.get("validation"):
-        return plan.data
-    records = plan.data.records("train")
+def _with_validation(plan: JobPlan, data: DataSet) -> DataSet:
+    if data.splits.get("validation"):
+        return data
+    records = data.records("train")
     wanted = plan.validation
     if wanted is None:
         wanted = min(MAX_VALIDATION, max(1, int(records * VALIDATION_SHARE)))
@@ -305,7 +374,7 @@ def _with_validation(plan: JobPlan) -> DataSet:
             f"{wanted} of {records} records cannot be kept for validation.",
             advice="Keep at least one, and leave at least one to train on.",
         )
-    return split_off(plan.data, "validation", records=wanted, seed=plan.seed)
+    return split_off(data, "validation", records=wanted, seed=plan.seed)
 
 
 def describe(prepared: Prepared) -> dict[str, object]:
@@ -336,5 +405,7 @@ def describe(prepared: Prepared) -> dict[str, object]:
             "title": prepared.manifest.title,
             "note": prepared.note,
             "records": {split: prepared.manifest.records(split) for split in SPLITS},
+            "growing": job.growing,
+            "card": cards.as_json(prepared.manifest.card),
         },
     }

@@ -5,7 +5,7 @@ cause = "education"
 description = "A small network learns to read digits, as in the paper."
 contact = "digits@example.org"
 task = "model:task"             # module:object, looked for beside this file first
-data = "mnist"                  # a name from the catalogue, or an .npz file
+data = "mnist"                  # a name from the catalogue, an .npz file, a prepared folder
 validation = 5000
 seed = 0
 weights = "trained.safetensors" # what to start from, if not the model's own weights
@@ -54,6 +54,7 @@ from crowdgrad import recipes
 from crowdgrad.capture.loading import load_object
 from crowdgrad.data import catalogue
 from crowdgrad.data.dataset import DataSet
+from crowdgrad.data.folder import DataFolder, is_folder, open_folder
 from crowdgrad.data.formats.npz import read_npz
 from crowdgrad.data.progress import Progress
 from crowdgrad.domain.job import MAX_CORES, StoppingRule
@@ -116,7 +117,15 @@ def load_task(target: str, folder: Path) -> Task:
 
 def load_data(
     source: str, folder: Path, *, cache: Path, progress: Progress | None = None
-) -> DataSet:
+) -> DataSet | DataFolder:
+    """A prepared folder, an .npz file or a name from the catalogue. Raises DataError."""
+    if is_folder(folder / source):
+        return open_folder(folder / source)
+    if source.endswith(("/", "\\")) or (folder / source).is_dir():
+        raise DataMissing(
+            f"{folder / source} is no prepared data set.",
+            advice="`crowdgrad data prepare SOURCE --out FOLDER` makes one.",
+        )
     if not source.endswith(".npz"):
         return catalogue.load(source, cache=cache, progress=progress)
     file = folder / source

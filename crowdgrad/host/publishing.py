@@ -14,6 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from crowdgrad.data.dataset import BLOCK_RECORDS, DataSet
+from crowdgrad.data.folder import DataFolder
+from crowdgrad.domain.data import Manifest
 from crowdgrad.files import disk_errors, write_whole
 from crowdgrad.host.job import Prepared
 from crowdgrad.net.addresses import is_loopback
@@ -55,21 +57,34 @@ class Material:
     title: str
     records: int
     bytes: int
+    growing: bool = False
+    """Whatever is added to it is given away, too."""
 
     @classmethod
-    def of_data(cls, data: DataSet) -> Material:
+    def of_data(cls, data: DataSet | DataFolder) -> Material:
+        if isinstance(data, DataFolder):
+            return cls._of_manifest(data.name, data.manifest, growing=data.growing)
         records = sum(data.records(split) for split in data.splits)
         return cls(name=name_of(data), title=data.title, records=records, bytes=data.bytes)
 
     @classmethod
     def of_job(cls, prepared: Prepared) -> Material:
-        """As it lies in a run that is gone on with: cut into shards, named by its manifest."""
-        manifest = prepared.manifest
+        """As it lies in a run that is gone on with: cut into shards, named by its manifest; what
+        has grown, by that which was agreed to."""
+        return cls._of_manifest(
+            prepared.began_with or prepared.job.manifest,
+            prepared.manifest,
+            growing=prepared.job.growing,
+        )
+
+    @classmethod
+    def _of_manifest(cls, name: str, manifest: Manifest, *, growing: bool) -> Material:
         return cls(
-            name=prepared.job.manifest,
+            name=name,
             title=manifest.title,
             records=sum(shard.records for shard in manifest.shards),
             bytes=sum(shard.bytes for shard in manifest.shards),
+            growing=growing,
         )
 
 
@@ -78,7 +93,7 @@ def warning(material: Material) -> list[str]:
     megabytes = material.bytes / 1e6
     return [
         f"You are about to publish “{material.title}”: {material.records:,} records, "
-        f"{megabytes:,.1f} MB.",
+        f"{megabytes:,.1f} MB" + (", and all that is added to it." if material.growing else "."),
         *WARNING,
     ]
 

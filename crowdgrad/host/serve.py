@@ -16,17 +16,19 @@ import secrets
 import socket
 import time
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from crowdgrad.domain.job import JobState
 from crowdgrad.domain.work import VolunteerId
 from crowdgrad.errors import ChildDied, CrowdgradError, PortBusy, RunBusy, one_line
 from crowdgrad.files import disk_errors
+from crowdgrad.host.blobs import Blobs
 from crowdgrad.host.door import Admit, Door, anyone, chosen
 from crowdgrad.host.evaluation import Scores
 from crowdgrad.host.folder import RunFolder
 from crowdgrad.host.front import Front
+from crowdgrad.host.growth import Finder, Grown, Growth
 from crowdgrad.host.job import Prepared, describe
 from crowdgrad.host.keeping import resume
 from crowdgrad.host.keeping.keeper import Keeper
@@ -167,6 +169,8 @@ class Run:
         if going_on is not None:
             self._check_newest(going_on)
         self._keeper = Keeper(self.training, self._files, every_s=settings.checkpoint_s)
+        self._growth = self._looks_for_more()
+        self._talk: Server | None = None
         self._token = secrets.token_hex(16)
         wishes = Wishes(
             host=options.host,
@@ -182,6 +186,32 @@ class Run:
         )
         self._told_setbacks = 0
         self._latest = Latest(self.training, self._keeper.health, self._loop.time)
+
+    def _looks_for_more(self) -> Growth | None:
+        """Where the data may grow: whoever looks for what is added."""
+        prepared = self._prepared
+        if not prepared.job.growing or prepared.source is None:
+            return None
+        finder = Finder(prepared, prepared.source, self._files.grow, self._key)
+        return Growth(finder, self._grow, self._warn_of_data)
+
+    def _warn_of_data(self, words: str) -> None:
+        self.training.state.data_warning = words
+
+    def _grow(self, grown: Grown) -> None:
+        """Train on what was added, too: it is on the disk already. All of it in one step."""
+        data, prepared = grown.folder, self._prepared
+        assert isinstance(prepared.blobs, Blobs)
+        assert self._talk is not None
+        prepared.blobs.grow(data.name, data.raw, data.manifest, grown.first)
+        self.training.grow(data.manifest, data.name)
+        self._talk.grew(grown.seal)
+        self._prepared = replace(
+            prepared,
+            job=self.training.job,
+            manifest=data.manifest,
+            began_with=prepared.began_with or prepared.job.manifest,
+        )
 
     def _seed(self, name: str) -> str:
         """What the key of a worker with this name is made from, in every life of the run."""
@@ -271,6 +301,8 @@ class Run:
             except Exception as error:
                 trouble = error
                 self.training.fail(one_line(f"{type(error).__name__}: {error}"))
+            if self._growth is not None:
+                await self._growth.end()
             self._write_job("ending")
             self._report_credit()  # while those who countersign it are still there
             await self._keeper.write_now(self._loop.time())
@@ -314,6 +346,8 @@ class Run:
             for scores in await self.training.tick(now):
                 self._log.scored(scores)
             await self._keeper.tick(now)
+            if self._growth is not None and self.training.course.phase == "training":
+                self._growth.tick(now)
             status = self.status()
             self._note(now, status)
             watch(status)
@@ -354,7 +388,7 @@ class Run:
             fleet = self._fleet(self._hired)
             stack.push_async_callback(fleet.stop)
             await fleet.start()
-        server = self._server()
+        server = self._talk = self._server()
         await self._front.listen(stack, server.serve)
         control, secret = Control(self.training, self._loop.time, stop), control_file.new_token()
         api = HttpServer(

@@ -10,7 +10,8 @@ import secrets
 from collections.abc import Callable, Mapping
 
 from crowdgrad import __version__
-from crowdgrad.domain.data import ChunkHash
+from crowdgrad.data.sealing import seal
+from crowdgrad.domain.data import ChunkHash, Seal
 from crowdgrad.domain.job import ServerPlace
 from crowdgrad.domain.work import VolunteerId
 from crowdgrad.errors import (
@@ -32,6 +33,7 @@ from crowdgrad.net.messages import (
     MAX_WORDS,
     Admit,
     Finished,
+    Grew,
     Join,
     Leave,
     RosterChanged,
@@ -107,6 +109,7 @@ class Server:
         self._talking: dict[VolunteerId, Visit] = {}
         self._news = self._parting = False
         self._telling: asyncio.TimerHandle | None = None
+        self.grew(seal(training.state.manifest, key) if key is not None else None)
         parameters = training.parameters
         large = max(parameters.update_bytes, parameters.state_bytes) > LARGE_BYTES
         parameters.pool.keep = exchanges
@@ -116,7 +119,13 @@ class Server:
             gate=Gate(exchanges, clock, each=training.job.local.overlap + 1) if large else None,
             clock=clock,
             silence_s=silence_s,
+            newest=lambda: self._newest,
         )
+
+    def grew(self, seal: Seal | None) -> None:
+        """What training goes on with from now on, sealed: everybody hears of it before a unit."""
+        name = self._training.job.manifest
+        self._newest = Grew(manifest=name, manifest_bytes=len(self._blobs[name]), seal=seal)
 
     async def serve(self, connection: Connection) -> None:
         """One connection from its first byte to its end."""
@@ -225,6 +234,7 @@ class Server:
             silence_s=self._silence_s,
             servers=self._servers_for(account.volunteer.id),
             in_step=self._training.turns.in_rounds,
+            seal=self._newest.seal,
         )
 
     async def _watch(self, connection: Connection, visit: Visit) -> None:

@@ -64,6 +64,8 @@ class Setbacks:
                 staleness=tuple(sorted(state.staleness.items())),
                 train_loss=state.train_loss,
                 metrics_bytes=state.metrics_bytes(),
+                growths=state.growths,
+                shards=len(state.manifest.shards),
             )
 
         saved, made = await state.parameters.save(beside)
@@ -85,6 +87,8 @@ class Setbacks:
         """
         state = self._state
         state.setbacks, state.starts = checkpoint.setbacks, checkpoint.starts + 1
+        # What was added is kept before anybody trains on it, perhaps after the last checkpoint.
+        state.growths = checkpoint.growths + (0 < checkpoint.shards < len(state.manifest.shards))
         state.staleness = Counter(dict(checkpoint.staleness))
         state.course.restore(now, checkpoint.course, best, anew=anew)
         self.last, self._refuge = LastGood(checkpoint), best

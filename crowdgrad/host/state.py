@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from crowdgrad.domain.data import Manifest
+from crowdgrad.domain.data import ChunkHash, Manifest
 from crowdgrad.domain.job import Job
 from crowdgrad.domain.program import ProgramSpec
 from crowdgrad.domain.work import Unit, UnitId, Version, VolunteerId
@@ -64,6 +64,8 @@ class State:
         parameters; by default this process does.
         """
         self.job = job
+        self.manifest = manifest
+        self.train_records = manifest.records("train")
         self.metrics_bytes = metrics_bytes
         self.spec = spec
         self.serving = recipe.serving()
@@ -77,9 +79,12 @@ class State:
         )
         self.ledger = Ledger(spec.work_per_sample)
         self.turns = Turns(self.serving, wait_for=wait_for, patience_s=lease_s)
-        plans = EpochPlans.of(manifest, "train", job.local, spec)
+        self._plans = EpochPlans.of(manifest, "train", job.local, spec)
         self.book = LeaseBook(
-            self._assignment(plans), kind="train", lease_s=lease_s, track_bases=rule.needs_base
+            self._assignment(self._plans),
+            kind="train",
+            lease_s=lease_s,
+            track_bases=rule.needs_base,
         )
         self.course = Course(job, spec, manifest, initial.copy())
         self.unapplied: dict[UnitId, Done] = {}
@@ -93,6 +98,10 @@ class State:
         """What people should know about how it goes."""
         self.warning = ""
         """What looks wrong at the moment."""
+        self.data_warning = ""
+        """What is wrong with the data, or with what is added to it."""
+        self.growths = 0
+        """How often the data has grown."""
         self._freed: set[Version] = set()
         self._tracks_bases = rule.needs_base
         self._steady = self.serving.schedule.constant
@@ -101,12 +110,20 @@ class State:
         seed, epochs = self.job.seed, self.job.stop.epochs
         if self.serving.assignment == "segments":
             return Segments(plans, epochs=epochs)
-        shards = plans.at(0).shards
-        return Ranges(
-            plans,
-            epochs=epochs,
-            shard_order=lambda epoch: [shards[i] for i in shard_order(seed, epoch, len(shards))],
-        )
+
+        def order(epoch: int) -> list[int]:
+            shards = plans.shards
+            return [shards[place] for place in shard_order(seed, epoch, len(shards))]
+
+        return Ranges(plans, epochs=epochs, shard_order=order)
+
+    def grow(self, manifest: Manifest, name: ChunkHash) -> None:
+        """There is more to train on from the next epoch on."""
+        assert self.serving.assignment != "segments", "such a job is refused when it is prepared"
+        self._plans.grow(manifest, "train")
+        self.manifest, self.job = manifest, replace(self.job, manifest=name)
+        self.train_records = manifest.records("train")
+        self.growths += 1
 
     # -- the learning rate --------------------------------------------------------------------
 

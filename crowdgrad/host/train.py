@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from crowdgrad import settings as settings_table
 from crowdgrad.data import catalogue
 from crowdgrad.data.dataset import DataSet, from_arrays
+from crowdgrad.data.folder import DataFolder, is_folder, open_folder
 from crowdgrad.domain.job import StoppingRule
 from crowdgrad.errors import JobFileError, RecipeError
 from crowdgrad.host.earlier import find_run
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
     from crowdgrad.capture.task import Task
 
-Data = DataSet | str | Sequence[object] | Mapping[str, Sequence[object]]
+Data = DataSet | DataFolder | str | Path | Sequence[object] | Mapping[str, Sequence[object]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +52,13 @@ class Result:
         return self.folder / "report.html"
 
 
-def load_data(name: str) -> DataSet:
-    """A data set from the catalogue, fetched and verified if need be: `cg.load_data("mnist")`."""
+def load_data(name: str | Path) -> DataSet | DataFolder:
+    """A data set from the catalogue, fetched and verified if need be: `cg.load_data("mnist")`.
+
+    Or a prepared data folder, by its path; what is in it stays on the disk. Raises DataError.
+    """
+    if isinstance(name, Path) or is_folder(Path(name)):
+        return open_folder(Path(name))
     return catalogue.load(name, cache=settings_table.load().home / "data")
 
 
@@ -77,10 +83,10 @@ def train(
 
     `start="all"` waits until all of them are there; otherwise whoever is there begins.
 
-    `data`: a data set, a name from the catalogue, arrays (inputs, then targets), or a mapping from
-    splits to arrays. `weights`: a file or run folder to start from instead of the model's own;
-    `continue_from`: a run to go on from, with its splits; its folder, or its id in `runs`. `watch`
-    is called about ten times a second. Raises CrowdgradError.
+    `data`: a data set, a name from the catalogue, a prepared folder or its path, arrays (inputs,
+    then targets), or a mapping from splits to arrays. `weights`: a file or run folder to start from
+    instead of the model's own; `continue_from`: a run to go on from, with its splits; its folder,
+    or its id in `runs`. `watch` is called about ten times a second. Raises CrowdgradError.
     """
     try:
         stop = StoppingRule(epochs=epochs, target=target, minutes=minutes)
@@ -131,10 +137,10 @@ def _as_recipe(recipe: Recipe | str | None) -> Recipe:
     return recipe
 
 
-def _as_dataset(data: Data, title: str) -> DataSet:
-    if isinstance(data, DataSet):
+def _as_dataset(data: Data, title: str) -> DataSet | DataFolder:
+    if isinstance(data, DataSet | DataFolder):
         return data
-    if isinstance(data, str):
+    if isinstance(data, str | Path):
         return load_data(data)
     if isinstance(data, Mapping):
         return from_arrays(data, title=title)

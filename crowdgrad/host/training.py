@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection
 
-from crowdgrad.domain.data import Manifest
+from crowdgrad.domain.data import ChunkHash, Manifest
 from crowdgrad.domain.job import Job, JobState, Member, Roster, Volunteer
 from crowdgrad.domain.program import ProgramSpec
 from crowdgrad.domain.work import UnitId, Update, Version, VolunteerId
@@ -63,7 +63,7 @@ class Training:
             metrics_bytes=metrics_bytes,
             hold=hold,
         )
-        self.job, self.spec = job, spec
+        self.spec = spec
         self.parameters = self.state.parameters
         self.ledger = self.state.ledger
         self.turns = self.state.turns
@@ -73,6 +73,15 @@ class Training:
         self.attendance = Attendance(self.state)
         self._units = Units(self.state, self.fail)
         self._updates = Updates(self.state, self._setbacks, self.fail)
+
+    @property
+    def job(self) -> Job:
+        """With the manifest of what is trained on now."""
+        return self.state.job
+
+    def grow(self, manifest: Manifest, name: ChunkHash) -> None:
+        """The data has become longer: a manifest that extends the last, and its hash."""
+        self.state.grow(manifest, name)
 
     # -- members ------------------------------------------------------------------------------
 

@@ -20,7 +20,8 @@ from typing import Any
 
 from crowdgrad.domain.data import ChunkHash
 from crowdgrad.domain.work import Update, VolunteerId
-from crowdgrad.errors import ConnectionLost, FrameError, MessageError, PeerError
+from crowdgrad.errors import ConnectionLost, DataError, FrameError, MessageError, PeerError
+from crowdgrad.host.blobs import read
 from crowdgrad.host.evaluation import is_evaluation
 from crowdgrad.host.gate import Asking, Gate, Place
 from crowdgrad.host.members.accounts import Contribution
@@ -37,6 +38,7 @@ from crowdgrad.net.messages import (
     Get,
     GiveBack,
     Grant,
+    Grew,
     Leave,
     Message,
     RosterChanged,
@@ -60,6 +62,7 @@ MAX_QUESTIONS = 16
 MAX_BLOBS = 4096
 """Of one member, asked for and not sent yet."""
 ACCEPTED = "accepted"
+LOST = PeerError("Some of the data cannot be read here any more.", advice="Try again later.")
 WENT_WRONG = PeerError("Something went wrong here.", advice="Try again later.")
 
 
@@ -73,6 +76,8 @@ class Desk:
     """None where vectors are small: then nobody needs a place."""
     clock: Callable[[], float]
     silence_s: float
+    newest: Callable[[], Grew]
+    """What there is to train on now."""
 
 
 class Visit:
@@ -102,6 +107,8 @@ class Visit:
         """Up to when it was given more time because it waits for us; None: it does not."""
         self._counted, self._counted_at = (0, 0), 0.0
         self._worked_at = desk.clock()
+        self._knows = desk.newest().manifest
+        """The data it was told of last: at first, when it was admitted."""
         self._dismissed = self._ended = False
         connection.set_sink(self._sink)
         if desk.gate is None:
@@ -314,6 +321,8 @@ class Visit:
             return False
         if self._answers or self._ended or not self.connection.free:
             return False
+        if self._knows != self._desk.newest().manifest:  # it is told before its next unit
+            return False
         try:
             return self._exchange_at_once(message, message.update, payload)
         except Exception:
@@ -449,6 +458,7 @@ class Visit:
         # A replica goes on only from what was accepted, not from what it said twice.
         after = ask.update.unit if ask.update is not None and verdict == ACCEPTED else None
         async with training.parameters.published() as snapshot:
+            await self._tell_of_data()  # and nothing may come between that and the lease
             granted, reason = training.lease(
                 self._desk.clock(), self.account, frozenset(ask.shards), snapshot.version, after
             )
@@ -459,6 +469,15 @@ class Visit:
             start = await self._start_of(granted, snapshot)
             await self._send(_grant(ask, granted, verdict), start, place)
             return True
+
+    async def _tell_of_data(self) -> None:
+        """A unit may be of what was added: it hears of that first, on the same connection.
+
+        Its lanes may tell it at the same time: twice is no harm, too late would be.
+        """
+        while self._knows != (newest := self._desk.newest()).manifest:
+            await self.connection.send(newest)
+            self._knows = newest.manifest
 
     async def _start_of(self, granted: Granted, snapshot: Snapshot) -> Payload:
         """The parameters a unit starts from; none where its replica goes on."""
@@ -542,7 +561,14 @@ class Visit:
     async def _send_blobs(self) -> None:
         while self._wanted:
             wanted = self._wanted.popleft()
-            await self.connection.send(Blob(hash=wanted), self._desk.blobs[wanted])
+            try:
+                found = await read(self._desk.blobs, wanted)
+            except DataError as error:
+                self._training.state.data_warning = f"Some of the data is lost: {error.message}"
+                logger.error("%s", error)
+                self.connection.refuse(LOST)
+                return
+            await self.connection.send(Blob(hash=wanted), found)
 
 
 def _grant(ask: Exchange, granted: Granted, verdict: str) -> Grant:

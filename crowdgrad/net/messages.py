@@ -11,7 +11,7 @@ from typing import ClassVar, TypeVar
 
 import msgspec
 
-from crowdgrad.domain.data import ChunkHash
+from crowdgrad.domain.data import ChunkHash, Seal, check_hash
 from crowdgrad.domain.job import MAX_SERVERS, Job, JobId, Roster, ServerPlace, Volunteer
 from crowdgrad.domain.program import ProgramSpec
 from crowdgrad.domain.work import (
@@ -152,6 +152,8 @@ class Admit(Message, frozen=True):
     in_step: bool = False
     """Whether a unit must start from exactly its base: then parts are pulled once it is granted,
     with `since`, and what is pushed asks for nothing."""
+    seal: Seal | None = None
+    """Of the manifest, by the key the host has proven; None from one that has proven none."""
 
     def __post_init__(self) -> None:
         if len(self.servers) > MAX_SERVERS:
@@ -571,6 +573,23 @@ class RelayKnock(Message, frozen=True):
         return "RelayKnock()"
 
 
+# -- data that grows, which the host tells a volunteer before a unit of it ------------------------
+
+
+class Grew(Message, frozen=True):
+    """Host: The data has grown; this is its manifest now, with so many bytes, and my seal on it."""
+
+    kind = 37
+    manifest: ChunkHash
+    manifest_bytes: int
+    seal: Seal | None = None
+
+    def __post_init__(self) -> None:
+        check_hash(self.manifest)
+        if self.manifest_bytes < 0:
+            raise ValueError("bytes count from zero")
+
+
 def _check_volunteer(who: str) -> None:
     if not 0 < len(who) <= 64 or not who.isalnum():
         raise ValueError(f"volunteer id {who[:70]!r}")
@@ -602,7 +621,7 @@ MESSAGES: tuple[type[Message], ...] = (
     Hello, Welcome, Problem, Join, Admit, RosterChanged, Get, Blob, Exchange, Grant, Wait, GiveBack,
     Heartbeat, Leave, Finished, Fetch, Fresh, Enter, Entered, Push, Pulled, TakeCharge, InCharge,
     Equip, Equipped, Staged, Apply, Refuse, Merge, ApplyMerged, Save, Kept, GoBack, Shift,
-    Dismiss, RelayKnock,
+    Dismiss, RelayKnock, Grew,
 )  # fmt: skip
 
 _ENCODER = msgspec.msgpack.Encoder()

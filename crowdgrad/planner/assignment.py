@@ -46,6 +46,8 @@ class AssignmentState:
     progress: tuple[Progress, ...]
     ranked: tuple[VolunteerId, ...] = ()
     """Who was here, in roster order."""
+    passes: tuple[tuple[int, int], ...] = ()
+    """From which epoch on there were how many shards, where that is known."""
 
 
 class Assignment(Protocol):

@@ -3,7 +3,8 @@
 A shard of S records gives ⌈S / B⌉ batches whose sizes differ by at most one, so no batch is tiny.
 Batches are numbered through a split, shard after shard: the number names the batch for ever; in
 which order they are trained on is for the leases to decide. Where the batch grows with the epochs,
-every epoch has the plan of its own batch size.
+every epoch has the plan of its own batch size. Where the data grows, shards come at the end: all
+numbers stay what they were.
 
 A program may ask for more: batch normalisation cannot train on one sample, so then no batch has
 fewer than two; and a program captured for one batch size takes no other, so what is left over at
@@ -15,7 +16,6 @@ from __future__ import annotations
 import bisect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property
 
 from crowdgrad.domain.data import Manifest, Split
 from crowdgrad.domain.program import ProgramSpec
@@ -124,6 +124,8 @@ class EpochPlans:
         self._plans: dict[int, BatchPlan] = {}
         self._last: tuple[int, BatchPlan | None] = (-1, None)
         """The epoch of the last question, and its plan: mostly it is that of the next."""
+        self._used: list[int] = []
+        """Records of the first shard, of the first two, …, without those left out."""
 
     @classmethod
     def of(
@@ -133,12 +135,35 @@ class EpochPlans:
         size_at = local.batch_size_at if split == "train" else lambda _: local.batch_size
         return cls(*_sizes(manifest, split), size_at, Sizes.of(spec, split))
 
-    @cached_property
+    @property
+    def shards(self) -> tuple[int, ...]:
+        """The numbers of all there are now."""
+        return self._shards
+
+    @property
     def records(self) -> int:
         """Of the whole split, those left out not counted."""
-        first = self.at(0)
-        ranges = (first.of_shard(shard) for shard in first.shards)
-        return sum(first.samples(numbers.start, len(numbers)) for numbers in ranges if numbers)
+        return self.records_in(len(self._shards))
+
+    def records_in(self, shards: int) -> int:
+        """Of so many of its first shards, those left out not counted."""
+        if len(self._used) < len(self._shards):
+            first = self.at(0)
+            for shard in first.shards[len(self._used) :]:
+                numbers = first.of_shard(shard)
+                found = first.samples(numbers.start, len(numbers)) if numbers else 0
+                self._used.append(found + (self._used[-1] if self._used else 0))
+        return self._used[shards - 1] if shards else 0
+
+    def grow(self, manifest: Manifest, split: Split) -> None:
+        """The split has more shards now, at its end."""
+        shards, records = _sizes(manifest, split)
+        there = len(self._shards)
+        if shards[:there] != self._shards or records[:there] != self._records:
+            raise ValueError(f"the first {there} shards of the split are others now")
+        self._shards, self._records = shards, records
+        self._plans.clear()
+        self._last = (-1, None)
 
     def at(self, epoch: int) -> BatchPlan:
         if epoch != self._last[0]:

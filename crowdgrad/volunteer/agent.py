@@ -7,6 +7,10 @@ engine: numbers pass through memory it shares with the trainer.
 
 Before the first unit this machine's owner is asked, once the program is checked and what it takes
 is known. A job whose trainer went wrong three times is refused here from then on.
+
+Where a job's data grows, a lane that was granted a unit first sees to it that the workshop knows
+all the host has told of. Where there is no room for that, every lane stops where it is, with what
+it has in hand; a larger workshop is opened, and they go on.
 """
 
 from __future__ import annotations
@@ -17,6 +21,8 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from crowdgrad.domain.job import Job, Volunteer
 from crowdgrad.domain.routes import Whereabouts
 from crowdgrad.domain.work import Unit, Update
@@ -24,6 +30,7 @@ from crowdgrad.errors import (
     ChildDied,
     ConnectionLost,
     CrowdgradError,
+    DataAltered,
     DataError,
     NotDialled,
     NotPutThrough,
@@ -41,6 +48,7 @@ from crowdgrad.net.messages import (
     Exchange,
     Finished,
     Grant,
+    Grew,
     Leave,
     Wait,
 )
@@ -159,6 +167,11 @@ class Agent:
         self._workshop: Workshop | None = None
         self._unanswered: dict[int, tuple[Update, bool]] = {}
         """By slot: updates whose verdict we have not heard, and whether numbers belong to them."""
+        self._granted: dict[int, Grant] = {}
+        """By slot: units in hand while a larger workshop is opened."""
+        self._outgrown: Grew | None = None
+        """Data for which there is no room any more: lanes stop."""
+        self._learning = asyncio.Lock()
         self._bases: dict[int, Bases] = {}
         """By slot: the versions its unit started from, where servers keep the parameters."""
         self._agreed: frozenset[str] = frozenset()
@@ -292,8 +305,9 @@ class Agent:
             conversation.connection.close()
 
     async def _work(self, conversation: Conversation, admit: Admit) -> None:
-        other = self._host_key != conversation.host_key  # agreed was to help that one
-        if self._workshop is not None and (other or self._workshop.job != admit.job):
+        self._granted.clear()  # these were another connection's
+        self._outgrown = None
+        if self._workshop is not None and not await self._serves(conversation, admit):
             await self._workshop.close()
             self._workshop = None
         if self._workshop is None:
@@ -305,20 +319,83 @@ class Agent:
         shop, parts = self._workshop, self._parts(conversation, admit, self._workshop)
         if not self._agreed >= _machines(parts):  # the host has moved its parameters since
             await self._agree(conversation, admit, shop)
-        async with (
-            reached(
-                conversation,
-                admit,
-                parts,
-                self.volunteer,
-                connect=self._connect,
-                resolve=self._resolve,
-                bases=self._bases,
-            ) as reach,
-            asyncio.TaskGroup() as lanes,
-        ):
-            for slot in range(shop.slots):
-                lanes.create_task(self._lane(reach(slot), shop, slot))
+        async with reached(
+            conversation,
+            admit,
+            parts,
+            self.volunteer,
+            connect=self._connect,
+            resolve=self._resolve,
+            bases=self._bases,
+        ) as reach:
+            while True:
+                async with asyncio.TaskGroup() as lanes:
+                    for slot in range(shop.slots):
+                        lanes.create_task(self._lane(conversation, reach(slot), shop, slot))
+                shop = await self._open_larger(conversation, admit, shop)
+                for slot in [n for n, grant in self._granted.items() if grant.link]:
+                    await self._return_link(reach(slot), self._granted.pop(slot))
+
+    async def _serves(self, conversation: Conversation, admit: Admit) -> bool:
+        """Whether the workshop of an earlier connection is the one for this job, perhaps grown."""
+        shop = self._workshop
+        if shop is None or self._host_key != conversation.host_key:  # agreed was to help that one
+            return False
+        if replace(shop.job, manifest=admit.job.manifest) != admit.job:
+            return False
+        if shop.job.manifest == admit.job.manifest:
+            return True
+        news = Grew(
+            manifest=admit.job.manifest, manifest_bytes=admit.manifest_bytes, seal=admit.seal
+        )
+        try:
+            return admit.job.growing and await shop.grow(news, conversation, self._chunks)
+        except (DataAltered, ChildDied):
+            return False  # looked at as whatever is opened anew is
+
+    async def _learn(self, conversation: Conversation, shop: Workshop) -> bool:
+        """Know all the host has told of its data; False: there is no room for it here."""
+        news = conversation.grew
+        if news is None or news.manifest == shop.job.manifest:
+            return self._outgrown is None
+        async with self._learning:
+            news = conversation.grew
+            assert news is not None
+            if self._outgrown is None and news.manifest != shop.job.manifest:
+                if await shop.grow(news, conversation, self._chunks):
+                    records = shop.manifest.records("train")
+                    self._say("note", f"The data has grown: {records:,} records to train on.")
+                else:
+                    self._outgrown = news
+        return self._outgrown is None
+
+    async def _open_larger(
+        self, conversation: Conversation, admit: Admit, shop: Workshop
+    ) -> Workshop:
+        """A workshop for data that has outgrown this one, with what lies in its slots.
+
+        Raises TurnedAway where it would be too large for this machine.
+        """
+        news = self._outgrown
+        assert news is not None
+        self._say("note", "The data has outgrown its place here: making a larger one.")
+        slots = shop.take_out()
+        await shop.close()
+        self._workshop = None
+        admit = msgspec.structs.replace(
+            admit,
+            job=replace(admit.job, manifest=news.manifest),
+            manifest_bytes=news.manifest_bytes,
+            seal=news.seal,
+        )
+        self._workshop = larger = await self._set_up(conversation, admit)
+        larger.put_in(slots)
+        self._outgrown = None
+        return larger
+
+    async def _return_link(self, reach: Reach, grant: Grant) -> None:
+        """A unit that goes on from a replica which went with the trainer that had it."""
+        await reach.give_back(grant.unit.id, "its replica is gone: the data needed more room")
 
     def _parts(self, conversation: Conversation, admit: Admit, shop: Workshop) -> tuple[Part, ...]:
         if not admit.servers:
@@ -378,13 +455,23 @@ class Agent:
             walls=shop.missing_walls,
             own_model=self._trusted is not None,
             servers=tuple(part.address for part in parts),
+            data=shop.manifest.title,
+            card=shop.manifest.card,
+            growing=job.growing,
         )
 
-    async def _lane(self, reach: Reach, shop: Workshop, slot: int) -> None:
-        """One lane, from the update it could not bring home on the last connection, if any."""
+    async def _lane(
+        self, conversation: Conversation, reach: Reach, shop: Workshop, slot: int
+    ) -> None:
+        """One lane, from the update it could not bring home on the last connection, if any.
+
+        It ends where the workshop has become too small.
+        """
         waits, later = 0, asyncio.get_running_loop().call_soon  # when the next unit is under way
         again = slot in self._unanswered  # refused now, it may have been taken the first time
-        while True:
+        if slot in self._granted:
+            await self._work_on(reach, shop, self._granted.pop(slot), slot)
+        while self._outgrown is None:
             update, trained = self._unanswered.get(slot, (None, False))
             payload: Payload = shop.update(slot) if trained else b""
             answer = await reach.exchange(
@@ -408,12 +495,18 @@ class Agent:
                 await asyncio.sleep(min(max(answer.seconds, 0.05), MAX_WAIT_S))
                 continue
             waits = 0
-            update = await self._compute(reach, shop, answer, slot)
-            if update is not None:
-                trained = answer.unit.kind == "train"
-                self._unanswered[slot] = (update, trained)
-                if trained:
-                    self._tally.computed(update.samples)
+            if not await self._learn(conversation, shop):
+                self._granted[slot] = answer
+                return
+            await self._work_on(reach, shop, answer, slot)
+
+    async def _work_on(self, reach: Reach, shop: Workshop, grant: Grant, slot: int) -> None:
+        update = await self._compute(reach, shop, grant, slot)
+        if update is not None:
+            trained = grant.unit.kind == "train"
+            self._unanswered[slot] = (update, trained)
+            if trained:
+                self._tally.computed(update.samples)
 
     async def _compute(
         self, reach: Reach, shop: Workshop, grant: Grant, slot: int

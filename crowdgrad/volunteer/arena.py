@@ -3,7 +3,8 @@
 It is laid out once for a job: the program and the manifest, a slot for each unit in flight
 (state in, update out), and a place for every shard this volunteer may be asked to train on. Where
 parameters travel in half precision, a slot has places for what comes and goes besides: the trainer
-decodes and encodes, the agent only sends and receives.
+decodes and encodes, the agent only sends and receives. Where the data may grow, there is room for
+a longer manifest and for further shards.
 Pages that are never touched cost nothing. Its size is sealed where the system can: a trainer that
 cut the file short would end the agent with a bus error at its next look.
 """
@@ -14,9 +15,13 @@ import mmap
 import os
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 ALIGN = 4096
+LEAST_MANIFEST_ROOM = 256 << 10
+LEAST_SHARD_ROOM = 16 << 20
+SHARE_FOR_GROWTH = 4
+"""Of what a job leaves of the lent memory, one part in so many may be kept for what it becomes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +59,43 @@ class Plan:
     slots: tuple[Slot, ...]
     shards: dict[int, Region]
     total_bytes: int
+    manifest_room: int = 0
+    """Bytes a longer manifest may have, in its place; 0: it does not change."""
+    free: Region = Region(offset=0, bytes=0)
+    """Room for further shards."""
+
+
+def room_for_growth(manifest_bytes: int, data_bytes: int, left_bytes: int) -> tuple[int, int]:
+    """What to keep free for a longer manifest and for shards to come: as much again as there is.
+
+    `left_bytes`: of the lent memory; what computes needs most of it.
+    """
+    most = left_bytes // SHARE_FOR_GROWTH
+    manifest = max(LEAST_MANIFEST_ROOM, 2 * manifest_bytes)
+    if manifest >= most:
+        return 0, 0
+    return manifest, min(max(LEAST_SHARD_ROOM, data_bytes), most - manifest)
+
+
+def extend(plan: Plan, manifest_bytes: int, shard_bytes: Sequence[tuple[int, int]]) -> Plan | None:
+    """The same with a longer manifest and further shards; None where there is no room for them."""
+    at, end = plan.free.offset, plan.free.offset + plan.free.bytes
+    shards = dict(plan.shards)
+    for number, size in shard_bytes:
+        shards[number] = Region(offset=at, bytes=size)
+        at += _whole_pages(size)
+    if manifest_bytes > plan.manifest_room or at > end:
+        return None
+    return replace(
+        plan,
+        manifest=replace(plan.manifest, bytes=manifest_bytes),
+        shards=shards,
+        free=Region(offset=at, bytes=end - at),
+    )
+
+
+def _whole_pages(size: int) -> int:
+    return -(-size // ALIGN) * ALIGN
 
 
 def lay_out(
@@ -65,17 +107,19 @@ def lay_out(
     slots: int,
     shard_bytes: Sequence[tuple[int, int]],
     coded_bytes: tuple[int, int] | None = None,
+    room: tuple[int, int] = (0, 0),
 ) -> Plan:
     """`shard_bytes`: (shard number, its bytes) for every shard that may be needed.
 
-    `coded_bytes`: of a state and an update as they travel; None: as they are.
+    `coded_bytes`: of a state and an update as they travel; None: as they are. `room`: for a longer
+    manifest, and for further shards.
     """
     at = 0
 
     def place(size: int) -> Region:
         nonlocal at
         region = Region(offset=at, bytes=size)
-        at += -(-size // ALIGN) * ALIGN
+        at += _whole_pages(size)
         return region
 
     def slot() -> Slot:
@@ -87,9 +131,11 @@ def lay_out(
 
     return Plan(
         program=place(program_bytes),
-        manifest=place(manifest_bytes),
+        manifest=replace(place(max(manifest_bytes, room[0])), bytes=manifest_bytes),
         slots=tuple(slot() for _ in range(slots)),
         shards={number: place(size) for number, size in shard_bytes},
+        manifest_room=room[0],
+        free=place(room[1]),
         total_bytes=max(at, ALIGN),
     )
 

@@ -16,6 +16,8 @@ from datetime import datetime
 from functools import partial
 from typing import Literal
 
+from crowdgrad.domain import cards
+from crowdgrad.domain.data import NO_CARD, Card
 from crowdgrad.errors import CrowdgradError, one_line
 from crowdgrad.volunteer.hosts import Known, KnownHosts
 from crowdgrad.volunteer.parts import machine_of
@@ -43,6 +45,8 @@ MAX_SERVER = 64
 MAX_DESCRIPTION = 400
 """Characters of it that are shown: what follows must stay in sight."""
 MAX_CONTACT = 120
+MAX_CARD = 160
+"""Characters of each thing the data's card says."""
 WALLED = "all hold here: what computes reaches no network, no file and no other program."
 
 
@@ -74,6 +78,12 @@ class Request:
     """What the host has published of its job, and where people reach it."""
     servers: tuple[str, ...] = ()
     """Addresses at which the parameters are kept, where the host does not keep them itself."""
+    data: str = ""
+    """The title of what it trains on."""
+    card: Card = NO_CARD
+    """What its host says of that."""
+    growing: bool = False
+    """More data may come while it is trained on."""
 
     @property
     def machines(self) -> list[str]:
@@ -210,6 +220,7 @@ def lines(request: Request, width: int = WIDTH) -> list[str]:
         said += row("it says", f"“{description}”")
     if contact := _clipped(request.contact, MAX_CONTACT):
         said += row("contact", contact)
+    said += row("data", _data(request))
     said += row("memory", f"up to {size(request.memory_bytes)}")
     said += row(
         "traffic",
@@ -244,6 +255,13 @@ def size(count: int) -> str:
             number = count / least
             return f"{number:,.0f} {unit}" if number >= 10 else f"{number:.1f} {unit}"
     return f"{count} bytes"
+
+
+def _data(request: Request) -> str:
+    """A card may be long, and what follows must stay in sight."""
+    said = [f"{what} {_clipped(text, MAX_CARD)}" for what, text in cards.in_words(request.card)]
+    title = f"“{_clipped(request.data, MAX_CARD)}”; " if request.data else ""
+    return title + "; ".join(said) + ("; more may be added" if request.growing else "")
 
 
 def _named(servers: Sequence[str]) -> str:

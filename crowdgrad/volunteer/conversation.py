@@ -1,9 +1,9 @@
 """One connection to a host: questions out, answers to whoever asked.
 
 An exchange or a fetch is answered by its ticket, a blob by its hash. The host may speak unasked
-(roster, finished). Payloads land where they are used: parameters in the slot of whoever waits for
-them. A unit that goes on where another ended comes without any, and so does every unit of a job
-whose parameters are kept by servers (`crowdgrad/volunteer/servers.py`).
+(roster, data that grew, finished). Payloads land where they are used: parameters in the slot of
+whoever waits for them. A unit that goes on where another ended comes without any, and so does every
+unit of a job whose parameters are kept by servers (`crowdgrad/volunteer/servers.py`).
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from crowdgrad.net.messages import (
     Get,
     GiveBack,
     Grant,
+    Grew,
     Join,
     Message,
     Problem,
@@ -87,6 +88,10 @@ class Conversation:
         self.host_key = ""
         """Fingerprint of the key the host has proven when we joined; empty if it has not."""
         self.host_name = ""
+        self.host_public = b""
+        """That key itself."""
+        self.grew: Grew | None = None
+        """The data it has told us of last, since it has admitted us."""
         self.bare = False
         """Servers keep the parameters: units come without them."""
         self.fetched_bytes, self.fetched_s = 0, 0.0
@@ -113,7 +118,7 @@ class Conversation:
         welcome, self.host_key = await handshake.greet(
             self.connection, volunteer.software, challenge, pin
         )
-        self.host_name = welcome.name
+        self.host_name, self.host_public = welcome.name, welcome.key
         await self.connection.send(
             Join(
                 volunteer=volunteer,
@@ -190,7 +195,7 @@ class Conversation:
 
     def _at_once(self, message: Message, payload: memoryview) -> bool:
         """The hot path: whoever waits for a unit is woken without our waking up before."""
-        if not isinstance(message, Grant):
+        if not isinstance(message, Grant | Grew):
             return False
         try:
             self._route(message, payload)
@@ -213,6 +218,8 @@ class Conversation:
                 self._note_fetched(len(payload))
             if blob is not None and not blob.done():
                 blob.set_result(bytes(payload))
+        elif isinstance(message, Grew):
+            self.grew = message
         elif isinstance(message, Finished):
             self.finished = message
         elif isinstance(message, Problem):

@@ -1,8 +1,8 @@
 """What agent and trainer say to each other over the pipe; the numbers themselves are in the arena.
 
 A message is four bytes of length and a msgpack body. The agent says Setup, hears Checked; says
-Begin, hears Ready; from then on every Compute is answered. What the trainer says is believed no
-more than a stranger's words: it runs a stranger's program.
+Begin, hears Ready; from then on every Compute is answered, and every Extend, where data grows. What
+the trainer says is believed no more than a stranger's words: it runs a stranger's program.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 
 from crowdgrad.domain.work import LocalSteps, Unit, UnitId
 from crowdgrad.errors import MessageError, one_line
-from crowdgrad.volunteer.arena import Plan
+from crowdgrad.volunteer.arena import Plan, Region
 from crowdgrad.volunteer.sandbox.walls import Held
 
 MAX_BYTES = 4 << 20
@@ -90,6 +90,14 @@ class Compute(msgspec.Struct, frozen=True, tag=True, kw_only=True):
         return self.numbers.stop == self.unit.first_batch + self.unit.batches
 
 
+class Extend(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """Agent: The data has grown; its manifest lies where the last one did, its shards here."""
+
+    manifest: Region
+    shards: dict[int, Region]
+    """Those that are new."""
+
+
 class Checked(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """Trainer: No runtime has seen the program yet; this is what it would take."""
 
@@ -110,6 +118,10 @@ class Ready(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     def __post_init__(self) -> None:
         if len(self.engine) > 64 or not self.engine.isprintable():
             raise ValueError("an engine has a short name")
+
+
+class Extended(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """Trainer: It is within what I was checked for; I know the new shards."""
 
 
 class Computed(msgspec.Struct, frozen=True, tag=True, kw_only=True):
@@ -135,8 +147,8 @@ class Failed(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     advice: str = ""
 
 
-ToTrainer = Setup | Begin | Compute
-ToAgent = Checked | Ready | Computed | Failed
+ToTrainer = Setup | Begin | Compute | Extend
+ToAgent = Checked | Ready | Computed | Extended | Failed
 
 _encoder = msgspec.msgpack.Encoder()
 _to_trainer: msgspec.msgpack.Decoder[ToTrainer] = msgspec.msgpack.Decoder(ToTrainer)

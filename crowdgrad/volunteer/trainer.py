@@ -17,6 +17,7 @@ by end-of-file everywhere, and on Linux at once, by the parent-death signal.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import gc
 import os
 import time
@@ -25,6 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, overload
 
+import msgspec
 import numpy as np
 
 from crowdgrad.data.shards import decode_manifest, shard_arrays
@@ -35,6 +37,7 @@ from crowdgrad.numerics.codecs.packing import Packing
 from crowdgrad.numerics.noise import order
 from crowdgrad.numerics.vectors import as_vector
 from crowdgrad.planner.batches import SPLIT_OF, BatchPlan, EpochPlans
+from crowdgrad.planner.growing import outgrows, unusable
 from crowdgrad.program.artifact import decode
 from crowdgrad.program.check import Checked, check
 from crowdgrad.program.engines.base import (
@@ -60,6 +63,8 @@ MARGIN = 1.2
 """How far beyond the prediction the memory may grow."""
 MAX_WORDS = 500
 """Characters of an error that the agent hears."""
+OBJECTS_BYTES = 5
+"""What a byte of a manifest takes once objects are made of it."""
 ROOM_BYTES = 256 << 20
 """Address space that libraries reserve and hardly touch."""
 
@@ -79,6 +84,9 @@ class Trainer:
         self.work = max(found.gradient.work, found.forward.work)
         self._manifest = decode_manifest(bytes(setup.plan.manifest.of(self._memory)))
         self.memory_bytes = RUNTIME_BYTES + held_bytes(setup.local, spec) + self._gathered_bytes()
+        self.memory_bytes += (
+            2 * OBJECTS_BYTES * setup.plan.manifest_room
+        )  # of the last and the next
         self.memory_bytes += resident_bytes(program, found, samples, evaluates=setup.evaluates)
         if setup.trusted is None:  # what the owner's own model takes is the owner's to judge
             _check_memory(self.memory_bytes, setup.memory_bytes)
@@ -120,6 +128,28 @@ class Trainer:
             compute_s=time.perf_counter() - started,
             turn=ask.turn,
         )
+
+    def extend(self, news: talk.Extend) -> talk.Extended:
+        """Know what was added to the data. Raises ProgramRefused for more than was reckoned with,
+        ValueError or DataMalformed for what makes no sense."""
+        plan, before = self._setup.plan, self._manifest
+        for region in (news.manifest, *news.shards.values()):
+            if not 0 <= region.offset <= region.offset + region.bytes <= plan.total_bytes:
+                raise ValueError(f"a region of {region.bytes} bytes at {region.offset}")
+        if news.manifest.bytes > plan.manifest_room:
+            raise ProgramRefused(f"A manifest of {news.manifest.bytes:,} bytes has no room.")
+        manifest = decode_manifest(bytes(news.manifest.of(self._memory)))
+        if why := unusable(before, manifest):
+            raise ValueError(f"the data is not what it was, grown: {why}")
+        if outgrows(before, manifest):
+            raise ProgramRefused("A shard was added that is larger than all there were.")
+        self._manifest = manifest
+        plan = dataclasses.replace(
+            plan, manifest=news.manifest, shards={**plan.shards, **news.shards}
+        )
+        self._setup = msgspec.structs.replace(self._setup, plan=plan)
+        self._plans.clear()
+        return talk.Extended()
 
     def _result(self, ask: talk.Compute) -> UnitResult:
         work = UnitWork(
@@ -259,9 +289,12 @@ def serve(arena_fd: int, hear: BinaryIO, say: BinaryIO, *, walled: bool) -> None
     except (CrowdgradError, ValueError, MemoryError) as error:
         _send(say, _failure(error))
         return
-    while isinstance(message := _receive(hear), talk.Compute):
+    while isinstance(message := _receive(hear), talk.Compute | talk.Extend):
         try:
-            _send(say, trainer.compute(message))
+            if isinstance(message, talk.Extend):
+                _send(say, trainer.extend(message))
+            else:
+                _send(say, trainer.compute(message))
         except (CrowdgradError, ValueError, LookupError, RuntimeError, MemoryError) as error:
             _send(say, _failure(error))
 

@@ -130,6 +130,20 @@ class TrainerLink:
         self._turn.release()
         return answer
 
+    async def extend(self, setup: talk.Setup, place: Callable[[], None]) -> None:
+        """The data has grown: `place` puts its manifest into the arena, `setup` is as before but
+        for where the new shards lie. Raises what the trainer reports, or ChildDied: the next one
+        starts with what is there now."""
+        async with self._turn:
+            known = self._setup.plan.shards
+            place()
+            self._setup = setup
+            if self._process is None or not self.engine:
+                return
+            new = {n: region for n, region in setup.plan.shards.items() if n not in known}
+            news = talk.Extend(manifest=setup.plan.manifest, shards=new)
+            await self._ask(news, talk.Extended, self._start_s)
+
     async def reject(self, why: str) -> ChildDied:
         """End a trainer whose answer cannot be true; the error to raise for it."""
         async with self._turn:

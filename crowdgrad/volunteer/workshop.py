@@ -1,6 +1,7 @@
 """Everything a volunteer holds for one job: program, data, shared memory and the trainer.
 
-It outlives connections: a volunteer that reconnects goes on with what it has.
+It outlives connections: a volunteer that reconnects goes on with what it has. Where the job's data
+grows, so does what is known of it here, in room that was kept free for that.
 """
 
 from __future__ import annotations
@@ -8,6 +9,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+import msgspec
 
 from crowdgrad.data.shards import MAX_MANIFEST_BYTES, decode_manifest
 from crowdgrad.domain.data import ChunkHash, Manifest
@@ -15,13 +19,15 @@ from crowdgrad.domain.job import Job
 from crowdgrad.domain.program import ProgramSpec
 from crowdgrad.domain.work import LocalSteps, Unit, wire_place
 from crowdgrad.errors import ChildDied, DataAltered, MessageError, ProgramRefused, TurnedAway
-from crowdgrad.net.messages import MAX_SHARDS_NAMED, Admit, Grant
+from crowdgrad.net.messages import MAX_SHARDS_NAMED, Admit, Grant, Grew
 from crowdgrad.planner.batches import SPLIT_OF, BatchPlan, EpochPlans, largest_batch
+from crowdgrad.planner.growing import added, outgrows, unusable
 from crowdgrad.program.artifact import decode
 from crowdgrad.replication.base import Chunks
 from crowdgrad.volunteer import talk
-from crowdgrad.volunteer.arena import Arena, lay_out
+from crowdgrad.volunteer.arena import Arena, Plan, extend, lay_out, room_for_growth
 from crowdgrad.volunteer.conversation import Conversation, Reach
+from crowdgrad.volunteer.seals import check_sealed
 from crowdgrad.volunteer.trainer_link import TrainerLink
 
 MAX_PROGRAM_BYTES = 8 << 20
@@ -29,6 +35,8 @@ CHUNKS_AT_ONCE = 4
 CLOCKS_S = 1.0
 """What two clocks may differ by while a unit is computed."""
 NO_METRICS: frozenset[str] = frozenset()
+Numbers = tuple[bytes, ...]
+"""All that lies in a slot."""
 Note = Callable[[str], None]
 
 
@@ -46,7 +54,7 @@ class Workshop:
         self.job = job
         self.trainer = trainer
         self.spec = spec
-        self._manifest = manifest
+        self.manifest = manifest
         self._arena = arena
         self._setup = setup
         slots, memory = setup.plan.slots, arena.memory
@@ -56,6 +64,7 @@ class Workshop:
         self._metrics = frozenset(metric.name for metric in spec.metrics)
         self._plans: dict[str, EpochPlans] = {}
         self._shards: dict[int, asyncio.Task[None]] = {}
+        self._extending: set[asyncio.Task[None]] = set()
         self.shards_held: tuple[int, ...] = ()
         """The numbers of shards whose records are here, the latest first, as many as one names."""
 
@@ -78,16 +87,15 @@ class Workshop:
         job = admit.job
         program_bytes, manifest_bytes = await _received(admit, talk_to, chunks)
         manifest, spec = decode_manifest(manifest_bytes), decode(program_bytes).spec
+        check_sealed(manifest, admit.seal, talk_to.host_public)
         _check_batch_size(spec, job.local)
         mine = range(len(manifest.shards)) if admit.position == 0 else manifest.numbers("train")
-        layout = lay_out(
-            program_bytes=len(program_bytes),
-            manifest_bytes=len(manifest_bytes),
-            state_bytes=4 * spec.state_words,
-            update_bytes=4 * spec.update_words,
-            slots=job.local.overlap + 1,
+        layout = _layout(
+            job,
+            spec,
+            sizes=(len(program_bytes), len(manifest_bytes)),
             shard_bytes=[(number, manifest.shards[number].bytes) for number in mine],
-            coded_bytes=coded_bytes(spec, job.local),
+            lent_bytes=memory_bytes,
         )
         _bound("memory it needs", layout.total_bytes, memory_bytes)
         _bound("list of its shards", talk.plan_bytes(layout), talk.MAX_PLAN_BYTES)
@@ -182,6 +190,67 @@ class Workshop:
         """The update as it is sent."""
         return self._goes[slot]
 
+    async def grow(self, news: Grew, talk_to: Conversation, chunks: Chunks) -> bool:
+        """Know what was added to the data; False: there is no room here, it must be opened anew.
+
+        Raises DataAltered where it is not the same data with more to train on, sealed by its host;
+        TurnedAway, and what fetching does.
+        """
+        if not self.job.growing:
+            raise MessageError("The host says its data has grown; it announced that it would not.")
+        _bound("manifest", news.manifest_bytes, MAX_MANIFEST_BYTES)
+        raw = await _fetch(talk_to, chunks, news.manifest, news.manifest_bytes)
+        manifest = decode_manifest(raw)
+        check_sealed(manifest, news.seal, talk_to.host_public)
+        if why := unusable(self.manifest, manifest):
+            raise DataAltered(
+                f"the data of “{self.job.title}” is not what it was: {why}.",
+                advice="Data that is trained on may only grow. Tell the host.",
+            )
+        sizes = [(n, manifest.shards[n].bytes) for n in added(self.manifest, manifest)]
+        plan = extend(self._setup.plan, len(raw), sizes)
+        if plan is None or outgrows(self.manifest, manifest):
+            return False
+        if talk.plan_bytes(plan) > talk.MAX_PLAN_BYTES:
+            return False
+        setup = msgspec.structs.replace(self._setup, plan=plan)
+        try:
+            await self._extend(setup, raw)
+        except ProgramRefused:
+            return False
+        except ChildDied:  # the next one starts with what is known now
+            if self.trainer.broken:
+                raise
+        self._setup, self.manifest = setup, manifest
+        self.job = replace(self.job, manifest=news.manifest)
+        self._plans.clear()
+        return True
+
+    async def _extend(self, setup: talk.Setup, raw: bytes) -> None:
+        """Tell the trainer; it is heard out even where we are cut off meanwhile."""
+
+        def place() -> None:
+            setup.plan.manifest.of(self._arena.memory)[:] = raw
+
+        task = asyncio.create_task(self.trainer.extend(setup, place))
+        self._extending.add(task)
+        task.add_done_callback(self._extending.discard)
+        await asyncio.shield(task)
+
+    def take_out(self) -> list[Numbers]:
+        """What lies in the slots, for a workshop of the same job that follows this one."""
+        memory = self._arena.memory
+        return [
+            tuple(bytes(r.of(memory)) for r in (slot.state, slot.update, slot.comes, slot.goes))
+            for slot in self._setup.plan.slots
+        ]
+
+    def put_in(self, slots: list[Numbers]) -> None:
+        for slot, numbers in zip(self._setup.plan.slots, slots, strict=True):
+            regions = (slot.state, slot.update, slot.comes, slot.goes)
+            for region, data in zip(regions, numbers, strict=True):
+                region.of(self._arena.memory)[:] = data
+
     async def need(
         self,
         shard: int,
@@ -274,7 +343,7 @@ class Workshop:
     def _plan(self, unit: Unit) -> BatchPlan:
         if unit.kind not in self._plans:
             self._plans[unit.kind] = EpochPlans.of(
-                self._manifest, SPLIT_OF[unit.kind], self.job.local, self.spec
+                self.manifest, SPLIT_OF[unit.kind], self.job.local, self.spec
             )
         return self._plans[unit.kind].at(unit.epoch)
 
@@ -287,7 +356,7 @@ class Workshop:
     ) -> None:
         region = self._setup.plan.shards[shard].of(self._arena.memory)
         at = done = 0
-        wanted = self._manifest.shards[shard].chunks
+        wanted = self.manifest.shards[shard].chunks
         gate = asyncio.Semaphore(CHUNKS_AT_ONCE)
 
         async def place(where: int, name: ChunkHash, size: int) -> None:
@@ -308,6 +377,7 @@ class Workshop:
             task.cancel()
         await asyncio.gather(*self._shards.values(), return_exceptions=True)
         await self.trainer.close()
+        await asyncio.gather(*self._extending, return_exceptions=True)
         self._comes, self._states, self._goes = [], [], []
         self._arena.close()
 
@@ -335,6 +405,36 @@ def _together(parts: list[talk.Computed]) -> talk.Computed:
         metrics={},
         compute_s=sum(part.compute_s for part in parts),
     )
+
+
+def _layout(
+    job: Job,
+    spec: ProgramSpec,
+    *,
+    sizes: tuple[int, int],
+    shard_bytes: list[tuple[int, int]],
+    lent_bytes: int,
+) -> Plan:
+    """`sizes`: of program and manifest. Where data grows, with room for more of it."""
+    program_bytes, manifest_bytes = sizes
+
+    def laid_out(room: tuple[int, int]) -> Plan:
+        return lay_out(
+            program_bytes=program_bytes,
+            manifest_bytes=manifest_bytes,
+            state_bytes=4 * spec.state_words,
+            update_bytes=4 * spec.update_words,
+            slots=job.local.overlap + 1,
+            shard_bytes=shard_bytes,
+            coded_bytes=coded_bytes(spec, job.local),
+            room=room,
+        )
+
+    least = laid_out((0, 0))
+    left = lent_bytes - least.total_bytes
+    if not job.growing or left <= 0:
+        return least
+    return laid_out(room_for_growth(manifest_bytes, sum(n for _, n in shard_bytes), left))
 
 
 def _bound(what: str, size: int, limit: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from dataclasses import replace
 
 import pytest
@@ -158,6 +159,17 @@ def test_whom_the_status_does_not_name_is_counted() -> None:
     row = next(line for line in shown(status).splitlines() if "900 more" in line)
     assert all(word in row for word in ("and 900 more, 40 here", "123 k", "25.0 %"))
     assert "41 here" in plain(status)
+
+
+def test_data_that_grows_is_seen() -> None:
+    status = replace(a_status(), growing=True, train_records=12_345, growths=2)
+    assert "12,345 records, grew 2×" in shown(status)
+    assert "12,345 records" in plain(status)
+    console = Console(width=200, record=True, file=io.StringIO())
+    summary(console, status, "runs/x")
+    assert "The data grew 2 times, to 12,345 training records." in console.export_text()
+    still = replace(status, growing=False)
+    assert "12,345" not in shown(still) + plain(still)
 
 
 def test_a_line_for_a_log() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from crowdgrad.domain.data import Seal
 from crowdgrad.domain.job import Job, Member, Roster, ServerPlace, StoppingRule, Volunteer
 from crowdgrad.domain.program import MetricSpec, ProgramSpec, TensorSpec
 from crowdgrad.domain.work import LocalRule, LocalSteps, Unit, Update, Version
@@ -27,6 +28,7 @@ from crowdgrad.net.messages import (
     GiveBack,
     GoBack,
     Grant,
+    Grew,
     Heartbeat,
     Hello,
     InCharge,
@@ -76,6 +78,7 @@ JOB = Job(
     stop=StoppingRule(epochs=5, target=0.97),
     seed=(1 << 64) - 1,
 )
+SEAL = Seal(root=HASH, key=b"k" * 32, signature=b"s" * 64)
 UNIT = Unit(id=7, kind="train", epoch=0, shard=3, first_batch=12, batches=4)
 VERSION = Version(incarnation=1, count=99)
 UPDATE = Update(
@@ -118,6 +121,7 @@ EXAMPLES: tuple[Message, ...] = (
             ServerPlace(address="[::1]:7722", token="cd", start=64, stop=100, update_stop=90),
         ),
         in_step=True,
+        seal=SEAL,
     ),
     RosterChanged(
         roster=Roster(job="digits-1", members=(Member(position=0, id="a1b2", name="Ada"),))
@@ -172,6 +176,7 @@ EXAMPLES: tuple[Message, ...] = (
     Shift(),
     Dismiss(volunteer="a1b2", admission=4),
     RelayKnock(ticket=b"t" * 16),
+    Grew(manifest=HASH, manifest_bytes=700, seal=SEAL),
 )
 
 

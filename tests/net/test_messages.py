@@ -172,7 +172,7 @@ def test_what_makes_no_sense_is_refused_by_name(name: str, content: dict[str, ob
 )  # fmt: skip
 def test_a_host_cannot_ask_for_a_senseless_rhythm_or_place(change: dict[str, object]) -> None:
     admit = example_of("Admit")
-    content = msgspec.to_builtins(admit) | change
+    content = msgspec.to_builtins(admit, builtin_types=(bytes,)) | change
     with pytest.raises(MessageError, match="Admit"):
         decode(admit.kind, msgspec.msgpack.encode(content))
 
@@ -238,14 +238,17 @@ LOCAL_NONSENSE: list[dict[str, object]] = [
 @pytest.mark.parametrize("change", LOCAL_NONSENSE, ids=str)
 def test_a_host_cannot_ask_for_senseless_local_steps(change: dict[str, object]) -> None:
     admit = example_of("Admit")
-    content = msgspec.to_builtins(admit)
+    content = msgspec.to_builtins(admit, builtin_types=(bytes,))
     content["job"]["local"] |= change
     with pytest.raises(MessageError, match="Admit message does not make sense"):
         decode(admit.kind, msgspec.msgpack.encode(content))
 
 
 def test_the_fastest_rhythm_and_the_most_shards_are_allowed() -> None:
-    content = msgspec.to_builtins(example_of("Admit")) | {"heartbeat_s": 0.05, "silence_s": 0.1}
+    content = msgspec.to_builtins(example_of("Admit"), builtin_types=(bytes,)) | {
+        "heartbeat_s": 0.05,
+        "silence_s": 0.1,
+    }
     assert decode(5, msgspec.msgpack.encode(content)).heartbeat_s == 0.05  # type: ignore[attr-defined]
     most = Exchange(shards=tuple(range(MAX_SHARDS_NAMED)))
     assert decode(most.kind, encode(most)) == most
@@ -254,7 +257,7 @@ def test_the_fastest_rhythm_and_the_most_shards_are_allowed() -> None:
 @pytest.mark.parametrize("text", ["two\nlines", "\x1b[2J", "x" * 121], ids=repr)
 @pytest.mark.parametrize("key", ["title", "cause"])
 def test_a_jobs_title_and_cause_are_fit_for_a_screen(key: str, text: str) -> None:
-    content = msgspec.to_builtins(example_of("Admit"))
+    content = msgspec.to_builtins(example_of("Admit"), builtin_types=(bytes,))
     content["job"][key] = text
     with pytest.raises(MessageError, match="Admit message does not make sense") as refused:
         decode(5, msgspec.msgpack.encode(content))

@@ -160,17 +160,18 @@ def test_an_update_that_was_not_answered_is_sent_again_on_the_next_connection(
         update=lambda slot: memoryview(b"sums"),
     )
     seen: list[Event] = []
+    told: Any = SimpleNamespace(grew=None)
 
     async def main() -> Cut:
         host, volunteer = Cut(verdict), agent(seen)
         volunteer._tally.begin(JOB, "Digits", work=2.0)
         for _ in range(2):  # two connections are lost
             with pytest.raises(ConnectionLost):
-                await volunteer._lane(host, shop, 0)  # type: ignore[arg-type]
+                await volunteer._lane(told, host, shop, 0)  # type: ignore[arg-type]
             assert volunteer._tally.of(JOB) == Given(
                 job=JOB, title="Digits", work=2.0, open_units=1, open_samples=10
             ), "sent once more, counted once"
-        lane = asyncio.create_task(volunteer._lane(host, shop, 0))  # type: ignore[arg-type]
+        lane = asyncio.create_task(volunteer._lane(told, host, shop, 0))  # type: ignore[arg-type]
         await asyncio.sleep(1.0)
         lane.cancel()
         assert volunteer.samples == 10 * units

@@ -37,6 +37,7 @@ from crowdgrad.volunteer.agent import Agent, Outcome
 from crowdgrad.volunteer.consent import Request
 from crowdgrad.volunteer.events import Event
 from crowdgrad.volunteer.probe import describe
+from tests.host import small
 from tests.virtual_time import run_virtual
 from tests.volunteer.server_house import (
     ADMIT,
@@ -64,6 +65,7 @@ class Shop:
     missing_walls: tuple[str, ...] = ()
     shards_held = ()
     spec = PROGRAM
+    manifest = small.manifest()[0]
     trainer = SimpleNamespace(engine="nothing", broken=False)
 
     def __init__(self, world: World) -> None:

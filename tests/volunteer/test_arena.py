@@ -13,7 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crowdgrad.volunteer.arena import ALIGN, Arena, Region, lay_out
+from crowdgrad.volunteer.arena import (
+    ALIGN,
+    LEAST_SHARD_ROOM,
+    Arena,
+    Region,
+    extend,
+    lay_out,
+    room_for_growth,
+)
 from tests.disks import shared_memory
 
 
@@ -49,6 +57,48 @@ def test_regions_do_not_overlap_and_fit(
         assert before.offset + before.bytes <= after.offset
     assert regions[-1].offset + regions[-1].bytes <= plan.total_bytes
     assert all(region.offset % ALIGN == 0 for region in regions)
+
+
+@given(
+    shards=st.lists(st.integers(1, 50_000), max_size=5),
+    more=st.lists(st.lists(st.integers(1, 50_000), min_size=1, max_size=3), max_size=4),
+    manifests=st.lists(st.integers(1, 12_000), min_size=4, max_size=4),
+    room=st.tuples(st.integers(0, 10_000), st.integers(0, 400_000)),
+)
+def test_what_is_added_overlaps_nothing_and_fits_or_has_no_room(
+    shards: list[int], more: list[list[int]], manifests: list[int], room: tuple[int, int]
+) -> None:
+    plan = first = lay_out(
+        program_bytes=10, manifest_bytes=100, state_bytes=40, update_bytes=40, slots=2,
+        shard_bytes=list(enumerate(shards)), room=room,
+    )  # fmt: skip
+    for sizes, manifest in zip(more, manifests, strict=False):
+        new = list(enumerate(sizes, len(plan.shards)))
+        pages = sum(-(-size // ALIGN) * ALIGN for size in sizes)
+        found = extend(plan, manifest, new)
+        assert (found is None) == (manifest > room[0] or pages > plan.free.bytes)
+        if found is None:
+            continue
+        assert {n: region for n, region in found.shards.items() if n in plan.shards} == plan.shards
+        assert (found.total_bytes, found.slots) == (first.total_bytes, first.slots)
+        assert found.manifest == Region(offset=first.manifest.offset, bytes=manifest)
+        plan = found
+    whole = Region(offset=plan.manifest.offset, bytes=max(plan.manifest.bytes, room[0]))
+    regions = [plan.program, whole, plan.free, *plan.shards.values()]
+    regions += [region for slot in plan.slots for region in (slot.state, slot.update)]
+    regions.sort(key=lambda region: (region.offset, region.bytes))
+    for before, after in pairwise(regions):
+        assert before.offset + before.bytes <= after.offset
+    assert regions[-1].offset + regions[-1].bytes <= plan.total_bytes
+
+
+def test_room_for_growth_is_as_much_again_but_never_much_of_what_is_left() -> None:
+    lots = 1 << 34
+    assert room_for_growth(1000, 1 << 30, lots) == (256 << 10, 1 << 30)
+    assert room_for_growth(1 << 20, 1000, lots) == (2 << 20, LEAST_SHARD_ROOM)
+    assert sum(room_for_growth(1000, 1 << 30, 1 << 30)) == 1 << 28
+    assert room_for_growth(1000, 1 << 30, 1 << 20) == (0, 0), "the manifest alone would not fit"
+    assert room_for_growth(1000, 1000, -5) == (0, 0)
 
 
 def test_a_child_sees_what_we_write_and_no_name_remains() -> None:

@@ -25,6 +25,7 @@ from crowdgrad.volunteer.agent import Agent
 from crowdgrad.volunteer.conversation import Conversation
 from crowdgrad.volunteer.probe import describe
 from crowdgrad.volunteer.tally import Tally
+from tests.host import small
 from tests.virtual_time import run_virtual
 from tests.volunteer.server_house import ADMIT, PROGRAM
 
@@ -43,6 +44,7 @@ class Shop:
     missing_walls = ()
     shards_held = ()
     spec = PROGRAM
+    manifest = small.manifest()[0]
     job = BARE.job
     trainer = SimpleNamespace(engine="nothing", broken=False)
 

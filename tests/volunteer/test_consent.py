@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from crowdgrad.domain.data import Card
 from crowdgrad.errors import DiskFull, SettingError
 from crowdgrad.volunteer.consent import (
     WIDTH,
@@ -245,3 +246,20 @@ def test_other_machines_are_another_question_other_ports_are_not(tmp_path: Path)
 
     asyncio.run(main())
     assert [request.machines for request in asked] == [["s"], ["t"]]
+
+
+def test_what_it_trains_on_is_said_but_not_without_end() -> None:
+    said = " ".join(" ".join(lines(REQUEST)).split())
+    assert "data licence unknown" in said
+    card = Card(
+        source="holiday photos " * 100, licence="CC BY 4.0", left_out=12,
+        classes=tuple(f"class {n}" for n in range(3000)),
+    )  # fmt: skip
+    request = replace(REQUEST, data="Photos", card=card, growing=True)
+    shown = lines(request)
+    told = " ".join(" ".join(shown).split())
+    for words in ("“Photos”; source holiday photos", "licence CC BY 4.0", "classes 3,000: class 0",
+                  "left out 12 records", "more may be added"):  # fmt: skip
+        assert words in told
+    assert len(shown) < len(lines(REQUEST)) + 12
+    assert max(map(len, shown)) <= 80

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -252,7 +253,7 @@ def opened(monkeypatch: pytest.MonkeyPatch, spec: ProgramSpec, local: LocalSteps
         position=1, program_bytes=len(program), manifest_bytes=len(manifest), heartbeat_s=1.0,
         silence_s=9.0,
     )  # fmt: skip
-    nobody: Any = None
+    nobody: Any = SimpleNamespace(host_public=b"")
     chunks: Any = kept
     asyncio.run(Workshop.open(admit, nobody, chunks, memory_bytes=1 << 20))
 

@@ -34,6 +34,10 @@ class Checkpoint:
     train_loss: float | None = None
     metrics_bytes: int = 0
     """How long metrics.jsonl was: what was written later is written again."""
+    growths: int = 0
+    """How often the data had grown."""
+    shards: int = 0
+    """How many there were in its manifest; 0 where that was not kept."""
 
 
 class LastGood:

@@ -15,6 +15,7 @@ from crowdgrad.domain.program import ProgramSpec
 from crowdgrad.domain.work import Unit
 from crowdgrad.host.evaluation import FIRST_ID, Scores
 from crowdgrad.host.keeping.checkpoint import Checkpoint
+from crowdgrad.planner import passes
 from crowdgrad.planner.assignment import AssignmentState, Progress
 from crowdgrad.planner.batches import BatchPlan, EpochPlans
 from crowdgrad.planner.entries import KeptUnit
@@ -38,6 +39,7 @@ def _contradictions(checkpoint: Checkpoint) -> Iterator[str]:
     counts = [saved.version.incarnation, saved.version.count, saved.memory.steps]
     counts += [checkpoint.setbacks, checkpoint.starts, checkpoint.metrics_bytes]
     counts += [checkpoint.book.next_id, checkpoint.book.done_units, checkpoint.book.done_batches]
+    counts += [checkpoint.growths, checkpoint.shards]
     counts += [checkpoint.book.done_samples, checkpoint.ledger.next_position]
     counts += [n for account in accounts for n in (account.position, account.units)]
     counts += [account.samples for account in accounts]
@@ -77,6 +79,8 @@ def misfit(
     """Why it is not a checkpoint of this job; "" where it may be."""
     plans = EpochPlans.of(manifest, "train", job.local, spec)
     segments = recipe.serving().assignment == "segments"
+    if checkpoint.shards > len(manifest.shards):
+        return f"it knows {checkpoint.shards:,} shards, the data has {len(manifest.shards):,}"
     found = _of_the_sizes(checkpoint, spec, recipe)
     return next(found, "") or next(_of_the_work(checkpoint.book, plans, job, segments), "")
 
@@ -130,6 +134,7 @@ def _of_ranges(state: AssignmentState, plans: EpochPlans, epochs: int) -> Iterat
         yield f"it is in epoch {progress.epoch + 1} of {epochs}"
     elif progress.epoch >= 0:
         plan = plans.at(progress.epoch)
+        yield from filter(None, [passes.wrong(state.passes, progress.epoch, len(plan.shards))])
         for first, stop in progress.taken:
             if first != stop and not _of_one_shard(first, stop, plan):  # a shard may be empty
                 yield f"batches {first} to {stop} were handed out, of another epoch's"

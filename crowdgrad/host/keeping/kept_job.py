@@ -2,7 +2,8 @@
 
 Program, manifest and data lie in it as they travel, named by their hashes; the rest is what only a
 host knows: the recipe as a table, names, notes. Nothing in it is code, so going on needs neither
-the job file nor the model's source. It is written once, before the first checkpoint.
+the job file nor the model's source. It is written once, before the first checkpoint. Chunks of a
+data folder lie beside it (`kept_data.py`), under the manifest they have by now.
 """
 
 from __future__ import annotations
@@ -13,16 +14,21 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from crowdgrad.data.folder import DataFolder, missing_chunks, open_folder
 from crowdgrad.data.shards import content_hash, decode_manifest
-from crowdgrad.domain.data import ChunkHash
+from crowdgrad.domain.data import ChunkHash, Manifest
 from crowdgrad.domain.job import Job, StoppingRule
+from crowdgrad.domain.program import Program
 from crowdgrad.errors import DataAltered, DataMalformed, JobFileError
 from crowdgrad.files import REAL, Disk, remove_drafts
 from crowdgrad.host.appeal import NO_APPEAL, Appeal
+from crowdgrad.host.blobs import Blobs
 from crowdgrad.host.earlier import Earlier
 from crowdgrad.host.job import Prepared, Start
+from crowdgrad.host.keeping import kept_data
 from crowdgrad.numerics.vectors import Vector
 from crowdgrad.planner.batches import largest_batch
+from crowdgrad.planner.growing import unusable
 from crowdgrad.program.artifact import decode
 from crowdgrad.program.check import check
 from crowdgrad.recipes import from_table
@@ -51,6 +57,12 @@ class Kept:
     continues: str = ""
     continued: int = 0
     appeal: Appeal = NO_APPEAL
+    on_disk: bool = False
+    """Its chunks lie in a folder of their own."""
+    source: str = ""
+    """The data folder that may have grown since, on the machine it was hosted on."""
+    began_with: str = ""
+    """The manifest it was published with, where it had grown before this was written."""
 
 
 def save(folder: Path, prepared: Prepared, disk: Disk = REAL) -> None:
@@ -72,9 +84,15 @@ def save(folder: Path, prepared: Prepared, disk: Disk = REAL) -> None:
         continues=earlier.id if earlier is not None else "",
         continued=earlier.times + 1 if earlier is not None else 0,
         appeal=prepared.appeal,
+        on_disk=prepared.folder is not None,
+        source=str(prepared.source or ""),
+        began_with=prepared.began_with or "",
     )
     remove_drafts(disk, folder, NAME)  # of hosts that were killed while they wrote it
-    packed.write(disk, folder / NAME, msgspec.msgpack.encode(kept), prepared.blobs)
+    blobs = prepared.blobs
+    if prepared.folder is not None:
+        blobs = {name: blobs[name] for name in (prepared.job.program, prepared.job.manifest)}
+    packed.write(disk, folder / NAME, msgspec.msgpack.encode(kept), blobs)
 
 
 def load(folder: Path, disk: Disk = REAL) -> Prepared:
@@ -95,9 +113,17 @@ def load(folder: Path, disk: Disk = REAL) -> Prepared:
         raise DataMalformed(f"{folder / NAME} holds no program or no manifest.")
     program = decode(blobs[kept.job.program])
     manifest = decode_manifest(blobs[kept.job.manifest])
+    if kept.on_disk:
+        return _with_data(kept, _prepared(kept, program, manifest, blobs), folder)
     missing = {c.hash for shard in manifest.shards for c in shard.chunks} - set(blobs)
     if missing:
         raise DataMalformed(f"{folder / NAME} lacks {len(missing)} chunks of its data.")
+    return _prepared(kept, program, manifest, blobs)
+
+
+def _prepared(
+    kept: Kept, program: Program, manifest: Manifest, blobs: dict[ChunkHash, bytes]
+) -> Prepared:
     return Prepared(
         job=kept.job,
         program=program,
@@ -117,6 +143,35 @@ def load(folder: Path, disk: Disk = REAL) -> Prepared:
         started_from=kept.started_from,
         earlier=_earlier(kept) if kept.continues else None,
         appeal=kept.appeal,
+    )
+
+
+def _with_data(kept: Kept, prepared: Prepared, folder: Path) -> Prepared:
+    """With the chunks that lie beside it, and what was added to them since. Raises DataError."""
+    data = open_folder(folder / kept_data.FOLDER)
+    why = unusable(prepared.manifest, data.manifest)
+    if why:
+        raise DataAltered(f"{data.path} is not the data of its run: {why}.")
+    missing = missing_chunks(data.path, data.manifest.shards)
+    if missing:
+        raise DataMalformed(f"{data.path} lacks {len(missing):,} chunks of its data.")
+    job = prepared.job
+    grown = data.name != job.manifest
+    return replace(
+        prepared,
+        job=replace(job, manifest=data.name),
+        manifest=data.manifest,
+        blobs=_blobs_of(prepared, data),
+        folder=data,
+        source=Path(kept.source) if kept.source else None,
+        began_with=ChunkHash(kept.began_with) or (job.manifest if grown else None),
+    )
+
+
+def _blobs_of(prepared: Prepared, data: DataFolder) -> Blobs:
+    program = prepared.job.program
+    return Blobs(
+        (program, prepared.blobs[program]), (data.name, data.raw), data.manifest, [data.path]
     )
 
 

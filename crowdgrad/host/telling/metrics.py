@@ -28,7 +28,7 @@ DIGITS = 6
 OF_STATUS = (
     "elapsed_s", "version", "epochs_done", "updates", "samples", "samples_per_s", "updates_per_s",
     "mean_staleness", "max_staleness", "train_loss", "learning_rate", "refused", "ignored",
-    "setbacks", "paused", "bytes_received", "bytes_sent", "arrivals",
+    "setbacks", "paused", "bytes_received", "bytes_sent", "arrivals", "train_records", "growths",
 )  # fmt: skip
 """What a line `training` takes from the status as it is."""
 OF_MEMBER = (
@@ -213,6 +213,7 @@ def scalars(status: Status) -> dict[str, float]:
         "staleness/mean": status.mean_staleness,
         "learning_rate": status.learning_rate,
         "volunteers": float(status.here),
+        "train/records": float(status.train_records),
         "refused": float(status.refused),
         "ignored": float(status.ignored),
         "time/compute": status.times.compute_share,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from itertools import pairwise
 
+from crowdgrad.domain import cards
 from crowdgrad.domain.program import ProgramSpec
 from crowdgrad.host.evaluation import Scores
 from crowdgrad.host.job import Prepared
@@ -237,7 +238,9 @@ def _details(prepared: Prepared, status: Status) -> str:
     rows = [
         ("Recipe", f"{job.recipe} ({chosen})"),
         ("Data", f"{manifest.title}{note}: {counts} records"),
+        *((f"Data: {what}", words) for what, words in cards.in_words(manifest.card)),
         ("Shards", str(len(manifest.shards))),
+        *([("Data was added", _times(status.growths))] if job.growing else []),
         ("Model", _model(prepared.program.spec)),
         *([("Test metrics", _all_metrics(status.test))] if status.test else []),
         ("Epochs", f"{status.epochs_done:.2f} of {status.epochs}"),

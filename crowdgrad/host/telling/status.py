@@ -174,6 +174,12 @@ class Status:
     departures_by_kind: dict[str, int] = field(default_factory=dict)
     departures: list[Departure] = field(default_factory=list)
     """The last twenty, oldest first."""
+    train_records: int = 0
+    """How many there are to train on now."""
+    growing: bool = False
+    """Whether data may be added while it is trained on."""
+    growths: int = 0
+    """How often that has happened."""
 
     @property
     def watched(self) -> str:

@@ -14,6 +14,7 @@ from crowdgrad.domain.job import JobState
 from crowdgrad.host.keeping.keeper import Health
 from crowdgrad.host.members.accounts import Contribution
 from crowdgrad.host.members.ledger import Ledger
+from crowdgrad.host.state import State
 from crowdgrad.host.telling.status import (
     CheckpointStatus,
     MemberStatus,
@@ -61,7 +62,7 @@ def take_status(
         refused=ledger.total_refused,
         ignored=ledger.total_ignored,
         setbacks=training.state.setbacks,
-        notice=" ".join(filter(None, (training.state.notice, training.state.warning))),
+        notice=" ".join(filter(None, _said(training.state))),
         learning_rate=training.state.rate,
         backup_bytes=training.parameters.backup_bytes,
         set_aside=len(training.book.set_aside),
@@ -90,7 +91,14 @@ def take_status(
         arrivals=ledger.departures.arrivals,
         departures_by_kind=_counts(ledger.departures.kinds),
         departures=ledger.departures.last(SHOWN_DEPARTURES),
+        train_records=training.state.train_records,
+        growing=training.job.growing,
+        growths=training.state.growths,
     )
+
+
+def _said(state: State) -> tuple[str, ...]:
+    return state.notice, state.warning, state.data_warning
 
 
 def shown(ledger: Ledger, most: int | None) -> list[Contribution]:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crowdgrad.domain.data import Card
 from crowdgrad.domain.program import Program
 from crowdgrad.domain.work import Version, VolunteerId
 from crowdgrad.host.earlier import Earlier
@@ -199,3 +200,16 @@ def test_ticks_are_round_and_span_the_range(low: float, span: float) -> None:
 def test_ticks_people_like() -> None:
     assert ticks(0.0, 60.0) == pytest.approx([0, 20, 40, 60])
     assert ticks(0.91, 0.98) == pytest.approx([0.9, 0.92, 0.94, 0.96, 0.98])
+
+
+def test_it_says_what_the_data_is_and_that_it_grew() -> None:
+    made = prepared("Digits")
+    card = Card(source="<b>photos</b>", licence="", classes=("cat", "dog"), left_out=7)
+    made = replace(
+        made, job=replace(made.job, growing=True), manifest=replace(made.manifest, card=card)
+    )
+    told = replace(status("ada"), growths=2, growing=True)
+    text = " ".join(Reader(render(made, told, history(1.0))).text)
+    for words in ("Data: source <b>photos</b>", "Data: licence unknown", "2: cat, dog",
+                  "7 records that could not be used", "Data was added twice"):  # fmt: skip
+        assert words in text
