@@ -218,8 +218,8 @@ class Work:
         at = 0
         for array, field in zip(arrays, fitted.fields, strict=True):
             little = array.astype(np.dtype(field.dtype).newbyteorder("<"), copy=False)
-            flat = np.ascontiguousarray(little).reshape(len(splits), -1)
-            rows[:, at : at + field.bytes] = flat.view(np.uint8).reshape(len(splits), field.bytes)
+            flat = np.ascontiguousarray(little).view(np.uint8)
+            rows[:, at : at + field.bytes] = flat.reshape(len(splits), field.bytes)
             at += field.bytes
         arrays_file.write(
             self.run_file(number),
