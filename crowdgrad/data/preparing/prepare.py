@@ -18,7 +18,13 @@ from typing import Any, cast
 import msgspec
 
 from crowdgrad.data import folder as data_folder
-from crowdgrad.data.folder import DataFolder, is_folder, missing_chunks, open_folder
+from crowdgrad.data.folder import (
+    DataFolder,
+    altered_since,
+    is_folder,
+    missing_chunks,
+    open_folder,
+)
 from crowdgrad.data.preparing.bringing import (
     Remote,
     fetch,
@@ -35,7 +41,7 @@ from crowdgrad.data.preparing.parts import Known, Look, Part
 from crowdgrad.data.preparing.placing import buckets, divide
 from crowdgrad.data.preparing.pool import Pool, cores
 from crowdgrad.data.preparing.reading import reader_of
-from crowdgrad.data.preparing.record import Record, read_record, write_record
+from crowdgrad.data.preparing.record import Record, read_record, record_path, write_record
 from crowdgrad.data.preparing.schema import Schema, infer
 from crowdgrad.data.preparing.stages import Layout, Plan, RunTold, Work
 from crowdgrad.data.preparing.tallies import Tally, together
@@ -43,7 +49,7 @@ from crowdgrad.data.progress import Progress, Silent
 from crowdgrad.data.sealing import seal
 from crowdgrad.domain.data import MAX_DATA_TITLE, Card, Field, Manifest, Shard, Split
 from crowdgrad.domain.program import DType
-from crowdgrad.errors import BadRecords, DataMalformed, missing_module, one_line
+from crowdgrad.errors import BadRecords, DataError, DataMalformed, missing_module, one_line
 from crowdgrad.files import disk_errors
 from crowdgrad.net.identity import Identity
 
@@ -153,8 +159,14 @@ class _Preparation:
         record = read_record(self._out)
         if record is None or record.name != name or not is_folder(self._out):
             return None
-        folder = open_folder(self._out)
-        if folder.seal.key != self._key.public or missing_chunks(self._out, folder.manifest.shards):
+        try:
+            folder = open_folder(self._out)
+        except DataError:  # somebody altered it
+            return None
+        shards = folder.manifest.shards
+        if folder.seal.key != self._key.public or missing_chunks(self._out, shards):
+            return None
+        if altered_since(self._out, shards, record_path(self._out).stat().st_mtime_ns):
             return None
         return Result(folder=folder, record=record, reused=True)
 

@@ -31,6 +31,10 @@ class Record(msgspec.Struct, frozen=True):
     """Of a source that grows: how far each file has been read, in bytes or records."""
 
 
+def record_path(folder: Path) -> Path:
+    return folder / NAME
+
+
 def read_record(folder: Path) -> Record | None:
     """None where there is none that we understand."""
     try:
