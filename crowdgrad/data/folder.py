@@ -152,7 +152,7 @@ def read_chunk(folder: Path, name: ChunkHash) -> bytes:
     if hashlib.sha256(data).hexdigest() != name:
         raise DataAltered(
             f"{path} was altered: its bytes do not match its name.",
-            advice="Prepare the data again: what is whole is kept.",
+            advice="Remove it and prepare the data again: what is whole is kept.",
         )
     return data
 
@@ -162,7 +162,7 @@ def write_chunk(folder: Path, data: bytes) -> ChunkHash:
     name = content_hash(data)
     path = chunk_path(folder, name)
     with disk_errors(path):
-        if not (path.is_file() and path.stat().st_size == len(data)):
+        if _size(path) != len(data) or path.read_bytes() != data:
             write_whole(path, data, sync=False)
     return name
 
@@ -190,6 +190,16 @@ def missing_chunks(folder: Path, shards: tuple[Shard, ...]) -> list[ChunkHash]:
     """Those that are not there in their length; only reading one looks at its bytes."""
     sizes = {chunk.hash: chunk.bytes for shard in shards for chunk in shard.chunks}
     return [name for name, size in sizes.items() if _size(chunk_path(folder, name)) != size]
+
+
+def altered_since(folder: Path, shards: tuple[Shard, ...], moment_ns: int) -> list[ChunkHash]:
+    """Those that were written to after a moment and are no longer what they were."""
+    found = []
+    for name in dict.fromkeys(chunk.hash for shard in shards for chunk in shard.chunks):
+        path = chunk_path(folder, name)
+        if path.stat().st_mtime_ns > moment_ns and content_hash(path.read_bytes()) != name:
+            found.append(name)
+    return found
 
 
 def _size(path: Path) -> int:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import lzma
 import os
 import re
 import zipfile
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -26,9 +27,17 @@ from crowdgrad.files import PART, disk_errors
 
 PIECE = 1 << 20
 _ADDRESS = re.compile(r"^[a-z][a-z0-9+.-]+://", re.IGNORECASE)
-TAGS = ("size", "ETag", "LastModified", "mtime", "created", "etag", "updated", "modificationTime")
+TAGS = ("size", "ETag", "LastModified", "mtime", "created", "etag", "updated", "modificationTime",
+        "Last-Modified", "Content-MD5", "Digest")  # fmt: skip
 """What file systems say of a file that changes with it."""
 MANY = 100_000
+
+
+UNPACKING = (
+    EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile, lzma.LZMAError, NotImplementedError,
+    RuntimeError, ValueError,
+)  # fmt: skip
+"""What archives raise that are broken, locked, or packed in a way we do not know."""
 
 
 class Remote(msgspec.Struct, frozen=True):
@@ -48,9 +57,12 @@ def remote_files(address: str) -> list[Remote]:
     """What lies at an address, a folder's files one by one. Raises DataMissing, MissingExtra."""
     file_system, path = _opened(address)
     try:
-        if file_system.isdir(path) and not file_system.isfile(path):
+        if _is_folder(file_system, path, address):
             found = file_system.find(path, detail=True)
             infos = sorted(found.items())[:MANY]
+            infos = [(name, _dated(file_system, name, info)) for name, info in infos]
+            if not infos:
+                raise FileNotFoundError(path)
         else:
             infos = [(path, file_system.info(path))]
     except FileNotFoundError:
@@ -67,6 +79,22 @@ def remote_files(address: str) -> list[Remote]:
         )
         for name, info in infos
     ]
+
+
+def _is_folder(file_system: Any, path: str, address: str) -> bool:
+    """On the web every address is a file, and asking for its links would fetch it whole: there a
+    folder's ends with a slash."""
+    if re.match("https?:", address, re.IGNORECASE):
+        return address.endswith("/")
+    return bool(file_system.isdir(path) and not file_system.isfile(path))
+
+
+def _dated(file_system: Any, name: str, info: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A web page's links tell nothing of what they lead to."""
+    if any(info.get(tag) is not None for tag in TAGS):
+        return info
+    found: Mapping[str, Any] = file_system.info(name)
+    return found
 
 
 def _opened(address: str) -> tuple[Any, str]:
@@ -171,11 +199,7 @@ def _gunzipped(file: SourceFile, folder: Path, progress: Progress) -> SourceFile
         progress.start(None, f"unpacking {file.name}")
         try:
             with gzip.open(file.path, "rb") as source:
-                _unpack(source, path, progress)
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise DataMalformed(
-                f"{file.name} cannot be unpacked: {error}.", advice="Fetch it again."
-            ) from None
+                _unpack(source, path, file.name, progress)
         finally:
             progress.done()
     return _as_source(path, file.name.removesuffix(".gz"), file)
@@ -191,14 +215,12 @@ def _unzipped(file: SourceFile, folder: Path, progress: Progress) -> list[Source
                 path = _place(folder, file, Path(member.filename).name)
                 if not path.is_file():
                     with archive.open(member) as source:
-                        _unpack(source, path, progress)
+                        _unpack(source, path, file.name, progress)
                 name = f"{file.name}/{member.filename}"
                 split = split_in([Path(member.filename).stem]) or file.split
                 found.append(msgspec.structs.replace(_as_source(path, name, file), split=split))
-    except (zipfile.BadZipFile, EOFError, zlib.error, NotImplementedError) as error:
-        raise DataMalformed(
-            f"{file.name} cannot be unpacked: {error}.", advice="Write it with numpy.savez."
-        ) from None
+    except UNPACKING as error:
+        raise _cannot_unpack(file.name, error) from None
     finally:
         progress.done()
     if not found:
@@ -206,18 +228,29 @@ def _unzipped(file: SourceFile, folder: Path, progress: Progress) -> list[Source
     return found
 
 
-def _unpack(source: Any, path: Path, progress: Progress) -> None:
+def _cannot_unpack(name: str, error: Exception) -> DataMalformed:
+    return DataMalformed(f"{name} cannot be unpacked: {error}.", advice="Fetch or write it again.")
+
+
+def _unpack(source: Any, path: Path, name: str, progress: Progress) -> None:
     draft = path.with_name(f".{path.name}{PART}")
     try:
         with disk_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             with draft.open("wb") as out:
-                while piece := source.read(PIECE):
-                    out.write(piece)
-                    progress.advance(len(piece))
+                _copy(_unpacked_pieces(source, name), out, progress)
             os.replace(draft, path)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def _unpacked_pieces(source: Any, name: str) -> Iterable[bytes]:
+    """Apart from the writing: a broken archive is no disk's fault."""
+    try:
+        while piece := source.read(PIECE):
+            yield piece
+    except UNPACKING as error:
+        raise _cannot_unpack(name, error) from None
 
 
 def _place(folder: Path, file: SourceFile, name: str) -> Path:

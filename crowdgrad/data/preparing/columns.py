@@ -174,11 +174,18 @@ def narrowed(values: Array) -> Array:
         with np.errstate(invalid="ignore"):
             whole = values.astype(np.int64)
         if not np.array_equal(whole, values):
-            return values
+            return values + 0.0  # zero has one sign, as among whole numbers
         values = whole
+    if beyond_whole(values):
+        return values.astype(np.float64)
     if values.dtype.kind == "b" or values.size == 0:
         return values.astype(np.uint8)
     return values.astype(whole_type(int(values.min()), int(values.max())), copy=False)
+
+
+def beyond_whole(values: Array) -> bool:
+    """Whether there are whole numbers that no type we store can hold."""
+    return bool(values.dtype.name == "uint64" and values.size and values.max() > 2**63 - 1)
 
 
 def whole_type(least: int, most: int) -> np.dtype[Any]:

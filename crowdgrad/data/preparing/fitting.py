@@ -93,13 +93,30 @@ def fit(format: Format, schema: Schema, known: Known, whole: Tally, options: Opt
         raise DataMalformed(
             f"the fields would be {', '.join(names)}.", advice="Rename a column: two are alike."
         )
-    target, classes = _classes(schema, whole)
+    _check(names, (*inputs, *targets))
+    target, classes = _classes(schema, whole, format)
     counts = tuple(whole.columns[target].names.get(name, 0) for name in classes) if target else ()
     vocabulary: tuple[str, ...] = ()
     for field in (*inputs, *targets):
         if field.make == "padded" and field.shift:
             vocabulary = (PADDING, *_spelled(field.points, known))
     return Fitted((*inputs, *targets), target, classes, counts, listed(vocabulary))
+
+
+def _check(names: Sequence[str], fields: Sequence[FieldPlan]) -> None:
+    """Raises DataMalformed for fields that no manifest can have."""
+    for name, field in zip(names, fields, strict=True):
+        try:
+            size = field.bytes
+        except ValueError as error:
+            raise DataMalformed(
+                f"{name[:40]!r} cannot be a field: {error}.", advice="Rename the column."
+            ) from None
+        if not size:
+            raise DataMalformed(
+                f"the records of {name} are empty: their shape is {field.shape}.",
+                advice=f"Leave it out: --column {name}=drop.",
+            )
 
 
 def listed(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -273,15 +290,23 @@ def _named(fields: list[FieldPlan], name: str) -> list[FieldPlan]:
     ]
 
 
-def _classes(schema: Schema, whole: Tally) -> tuple[str, tuple[str, ...]]:
-    """The one target with classes, and their names in order."""
+def _classes(schema: Schema, whole: Tally, format: Format) -> tuple[str, tuple[str, ...]]:
+    """The one target with classes, and their names in order: class k is the k-th.
+
+    Whole numbers in an array are stored as they are, so 1, 2, 3 are the classes 0 to 3, and there
+    is none of 0.
+    """
     targets = schema.of("target")
     if len(targets) != 1:
         return "", ()
     found = whole.columns.get(targets[0].name, ColumnTally())
-    if not found.names or (targets[0].kind != "category" and len(found.names) > MAX_CARD_NAMES):
+    if not found.names:
         return "", ()
-    return targets[0].name, ordered(targets[0], found)
+    if targets[0].kind == "category":
+        return targets[0].name, ordered(targets[0], found)
+    if format != "arrays" or found.least < 0 or found.most >= MAX_CARD_NAMES:
+        return "", ()
+    return targets[0].name, tuple(map(str, range(int(found.most) + 1)))
 
 
 # -- records ----------------------------------------------------------------------------------

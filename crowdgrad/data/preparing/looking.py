@@ -1,4 +1,4 @@
-"""What a sample of values says about shapes."""
+"""What a sample of values says about shapes and pictures."""
 
 from __future__ import annotations
 
@@ -7,6 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+
+from crowdgrad.data.preparing.options import ColumnWish, Options
+from crowdgrad.data.preparing.pictures import PicturePlan, looked_at, plan_pictures
+from crowdgrad.data.preparing.schema import is_picture
+
+LOOKED_AT = 100
+"""Pictures of a column."""
 
 
 def shapes_in(sample: Mapping[str, Sequence[Any]]) -> dict[str, tuple[int, ...]]:
@@ -21,6 +28,20 @@ def shapes_in(sample: Mapping[str, Sequence[Any]]) -> dict[str, tuple[int, ...]]
         else:
             found[name] = shapes.most_common(1)[0][0][1:]
     return found
+
+
+def picture_in(sample: Mapping[str, Sequence[Any]], options: Options) -> PicturePlan | None:
+    """What becomes of pictures; None where no column has one that can be opened."""
+    seen = []
+    for name, values in sample.items():
+        wished = options.columns.get(name, ColumnWish()).kind == "image"  # paths, where one says so
+        for value in values[:LOOKED_AT]:
+            if is_picture(value) or (wished and isinstance(value, str)):
+                try:
+                    seen.append(looked_at(value))
+                except ValueError:
+                    continue  # counted as broken when it is read
+    return plan_pictures(seen, options.images) if seen else None
 
 
 def _shape(value: Any) -> tuple[int, ...] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import msgspec
@@ -12,7 +13,10 @@ from crowdgrad.data.preparing.fitting import FieldPlan
 from crowdgrad.domain.data import Moment
 
 DIGITS = 9
-"""Significant ones that are kept: more than float32 has."""
+"""Significant ones that are kept: more than float32 has, and fewer than depend on the order in
+which numbers were added up, which is that of the parts."""
+SAME = 1e-7
+"""A deviation so small beside the mean is what rounding left of numbers that are all the same."""
 BLOCK_ITEMS = 1 << 17
 
 
@@ -64,8 +68,11 @@ def mean_and_std(whole: Moments, field: FieldPlan) -> tuple[Moment, Moment] | tu
     """As a field carries them. What never changes, and onehot places, stay as they are."""
     if not whole.count:
         return None, None
-    means = [_rounded(mean) for mean in whole.means]
-    stds = [_rounded(float(np.sqrt(square / whole.count))) or 1.0 for square in whole.squares]
+    means, stds = [], []
+    for mean, square in zip(whole.means, whole.squares, strict=True):
+        std = float(np.sqrt(square / whole.count))
+        means.append(_rounded(mean, max(abs(mean), std / 1000)))
+        stds.append(1.0 if std <= SAME * abs(mean) else _rounded(std, std) or 1.0)
     at = 0
     for source in field.sources if field.make == "stack" else ():
         width = len(source.names) if source.onehot else 1
@@ -77,5 +84,8 @@ def mean_and_std(whole: Moments, field: FieldPlan) -> tuple[Moment, Moment] | tu
     return tuple(means), tuple(stds)
 
 
-def _rounded(number: float) -> float:
-    return float(f"{number:.{DIGITS}g}")
+def _rounded(number: float, size: float) -> float:
+    """To so many digits of a number of this size: a mean of almost zero has no digits to keep."""
+    if not size or not np.isfinite(size):
+        return number
+    return round(number, DIGITS - 1 - math.floor(math.log10(size))) + 0.0

@@ -16,10 +16,9 @@ import numpy as np
 from crowdgrad.data.dataset import DataSet
 from crowdgrad.data.preparing.columns import BadRows, Block, Dense, finished
 from crowdgrad.data.preparing.finding import split_in
-from crowdgrad.data.preparing.looking import shapes_in
+from crowdgrad.data.preparing.looking import picture_in, shapes_in
 from crowdgrad.data.preparing.options import Options
 from crowdgrad.data.preparing.parts import PART_BYTES, SAMPLE_RECORDS, Format, Known, Look
-from crowdgrad.data.preparing.pictures import looked_at, plan_pictures
 from crowdgrad.data.preparing.schema import ColumnPlan, Schema
 from crowdgrad.data.preparing.tokens import tokens_of
 from crowdgrad.data.preparing.values import check_finite, from_values
@@ -156,7 +155,7 @@ def _of_rows(parts: Sequence[tuple[Split | None, Any]], name: str) -> Objects:
         known = Known(
             tokens=tokens_of(options.text.tokens),
             shapes=shapes_in(sample),
-            picture=_picture(sample, options),
+            picture=picture_in(sample, options),
             labels=_labels(parts),
         )
         return Look(sample=sample, known=known)
@@ -194,10 +193,11 @@ def block_of(rows: Rows, schema: Schema, known: Known, name: str, start: int) ->
 
 
 def _items(source: Any) -> Iterator[Any]:
-    """A map-style data set may know its length and still raise no IndexError at its end."""
-    if hasattr(source, "__len__") and hasattr(source, "__getitem__"):
-        return (source[number] for number in range(len(source)))
-    return iter(source)
+    """A map-style data set may know its length and still raise no IndexError at its end; one to go
+    through may know it too, and inherit a `__getitem__` that is of no use."""
+    if hasattr(type(source), "__iter__"):
+        return iter(source)
+    return (source[number] for number in range(len(source)))
 
 
 def as_row(item: Any) -> Mapping[str, Any]:
@@ -217,18 +217,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
         return value.item()
     return value
-
-
-def _picture(sample: Mapping[str, Sequence[Any]], options: Options) -> Any:
-    seen = []
-    for values in sample.values():
-        for value in values[:100]:
-            if value is not None and not isinstance(value, str | int | float | list | np.ndarray):
-                try:
-                    seen.append(looked_at(value))
-                except ValueError:
-                    continue
-    return plan_pictures(seen, options.images) if seen else None
 
 
 def _labels(parts: Sequence[tuple[Split | None, Any]]) -> dict[str, tuple[str, ...]]:

@@ -130,7 +130,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         wish = self.validation if split == "validation" else self.test
         if wish is None:
             return min(MOST[split], int(records * SHARE))
-        return int(wish) if wish >= 1 else int(records * wish)
+        return int(wish) if wish >= 1 else int(round(records * wish, 6))  # 0.29 × 100 is 28.99…
 
 
 def from_table(table: dict[str, Any], where: str) -> Options:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
+import struct
 import warnings
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,6 +23,12 @@ MAX_PIXELS = 1 << 28
 USUAL_SIDE = 64
 """Of pictures that differ in size, unless told."""
 GREY = ("1", "L", "LA", "I;16", "I", "F")
+ORIENTATION, ON_ITS_SIDE = 0x0112, (5, 6, 7, 8)
+FAULTS = (
+    OSError, ValueError, SyntaxError, EOFError, LookupError, TypeError, AttributeError, MemoryError,
+    ArithmeticError, struct.error, zlib.error, RuntimeError, Image.DecompressionBombError,
+)  # fmt: skip
+"""What Pillow raises for files that are not what they say."""
 _RESAMPLE = Image.Resampling.BILINEAR
 
 
@@ -61,14 +70,14 @@ def opened(source: Any) -> Image.Image:
         source = source["bytes"] if source.get("bytes") is not None else source.get("path")
     if isinstance(source, bytes):
         source = io.BytesIO(source)
-    if source is None:
+    if not isinstance(source, str | os.PathLike | io.BytesIO):
         raise ValueError("there is no picture")
     try:
         with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             picture = Image.open(source, formats=FORMATS)
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError,
-            Image.DecompressionBombWarning) as error:  # fmt: skip
+    except (*FAULTS, Image.DecompressionBombWarning) as error:
         raise ValueError(_words(error)) from None
     if picture.width * picture.height > MAX_PIXELS:
         raise ValueError(f"{picture.width}×{picture.height} pixels are too many")
@@ -77,19 +86,39 @@ def opened(source: Any) -> Image.Image:
 
 def looked_at(source: Any) -> tuple[int, int, bool]:
     """Height, width, and whether it is grey, from the beginning of the file. Raises ValueError."""
-    with opened(source) as picture:
-        return picture.height, picture.width, picture.mode in GREY
+    picture = opened(source)
+    try:
+        height, width = picture.height, picture.width
+        if _exif(picture).get(ORIENTATION) in ON_ITS_SIDE:
+            height, width = width, height
+        return height, width, picture.mode in GREY
+    finally:
+        if picture is not source:  # what is somebody's own stays open
+            picture.close()
+
+
+def _exif(picture: Image.Image) -> Mapping[int, Any]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return picture.getexif()
+    except FAULTS as error:
+        raise ValueError(_words(error)) from None
 
 
 def decoded(source: Any, plan: PicturePlan) -> Array:
     """(channels, height, width) of bytes. Raises ValueError with what is wrong."""
     picture = opened(source)
     try:
-        upright = ImageOps.exif_transpose(picture)
-        upright = _eight_bits(upright).convert("RGB" if plan.colour == "rgb" else "L")
-    except (OSError, ValueError, SyntaxError, EOFError, IndexError, TypeError, MemoryError,
-            Image.DecompressionBombError) as error:  # fmt: skip
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a file's small faults are its owner's
+            upright = ImageOps.exif_transpose(picture)
+            upright = _eight_bits(upright).convert("RGB" if plan.colour == "rgb" else "L")
+    except FAULTS as error:
         raise ValueError(_words(error)) from None
+    finally:
+        if picture is not source:
+            picture.close()
     pixels = np.asarray(_fitted(upright, plan), np.uint8)
     return pixels[None] if pixels.ndim == 2 else np.moveaxis(pixels, -1, 0)
 

@@ -139,6 +139,8 @@ def buckets(records: Sequence[int], record_bytes: int, shard_records: int | None
     each = max(1, BUCKET_BYTES // (per_shard * record_bytes))
     found = []
     for split, count in enumerate(records):
+        if not count:
+            continue
         cuts = ranges(count, per_shard=per_shard, batch_size=min(per_shard, SMALL_BATCH))
         found += [Bucket(split, tuple(cuts[at : at + each])) for at in range(0, len(cuts), each)]
     return found

@@ -19,7 +19,13 @@ from typing import Any, cast
 import msgspec
 
 from crowdgrad.data import folder as data_folder
-from crowdgrad.data.folder import DataFolder, is_folder, missing_chunks, open_folder
+from crowdgrad.data.folder import (
+    DataFolder,
+    altered_since,
+    is_folder,
+    missing_chunks,
+    open_folder,
+)
 from crowdgrad.data.preparing.bringing import (
     Remote,
     fetch,
@@ -36,7 +42,7 @@ from crowdgrad.data.preparing.parts import Format, Known, Look, Part
 from crowdgrad.data.preparing.placing import buckets, divide
 from crowdgrad.data.preparing.pool import Pool, cores
 from crowdgrad.data.preparing.reading import reader_of
-from crowdgrad.data.preparing.record import Record, read_record, write_record
+from crowdgrad.data.preparing.record import Record, read_record, record_path, write_record
 from crowdgrad.data.preparing.schema import Schema, infer
 from crowdgrad.data.preparing.stages import Layout, Plan, RunTold, Work
 from crowdgrad.data.preparing.tallies import Tally, together
@@ -52,7 +58,7 @@ from crowdgrad.domain.data import (
     Split,
 )
 from crowdgrad.domain.program import DType
-from crowdgrad.errors import BadRecords, DataMalformed, missing_module, one_line
+from crowdgrad.errors import BadRecords, DataError, DataMalformed, missing_module, one_line
 from crowdgrad.files import disk_errors
 from crowdgrad.net.identity import Identity
 
@@ -203,9 +209,15 @@ class _Preparation:
         record = read_record(self._out)
         if record is None or record.name != name or not is_folder(self._out):
             return None
-        folder = open_folder(self._out)
+        try:
+            folder = open_folder(self._out)
+        except DataError:  # somebody altered it
+            return None
         assert self._key is not None
-        if folder.seal.key != self._key.public or missing_chunks(self._out, folder.manifest.shards):
+        shards = folder.manifest.shards
+        if folder.seal.key != self._key.public or missing_chunks(self._out, shards):
+            return None
+        if altered_since(self._out, shards, record_path(self._out).stat().st_mtime_ns):
             return None
         return Result(folder=folder, record=record, reused=True)
 

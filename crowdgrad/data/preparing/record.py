@@ -35,6 +35,10 @@ class Record(msgspec.Struct, frozen=True):
     """What `added` becomes once the folder has so many shards."""
 
 
+def record_path(folder: Path) -> Path:
+    return folder / NAME
+
+
 def read_record(folder: Path) -> Record | None:
     """None where there is none that we understand."""
     try:

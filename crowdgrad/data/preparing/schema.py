@@ -136,13 +136,15 @@ def guess(values: Sequence[Any], *, written: bool) -> tuple[Kind, str]:
         return "drop", "it is empty"
     if all(isinstance(value, str) for value in held):
         return _guess_words(held, written=written)
-    if all(_is_picture(value) for value in held):
+    if all(is_picture(value) for value in held):
         return "image", "pictures"
     if any(isinstance(value, str | bytes | Mapping) for value in held):
         return "drop", "its values are of different kinds"
     shapes = {_shape(value) for value in held}
     if None in shapes:
         return "drop", "its values are not numbers, words, pictures or lists of numbers"
+    if all(shape is not None and 0 in shape for shape in shapes):
+        return "drop", "its lists are empty"
     if len(shapes) == 1:
         (shape,) = shapes
         return "number", "numbers" if not shape else f"lists of {_times(shape)} numbers"
@@ -212,7 +214,7 @@ def as_number(value: Any) -> float | None:
     return number if np.isfinite(number) else None
 
 
-def _is_picture(value: Any) -> bool:
+def is_picture(value: Any) -> bool:
     if isinstance(value, bytes):
         return True
     if isinstance(value, Mapping):

@@ -24,6 +24,8 @@ class ColumnTally(msgspec.Struct):
     whole: bool = True
     names: dict[str, int] = {}
     """Words, and whole numbers to be learned → how often."""
+    countless: bool = False
+    """Whether there are too many different numbers for `names` to have them."""
     longest: int = 0
     points: list[int] = []
     """Every code point that occurs."""
@@ -57,7 +59,8 @@ def _column(column: Column, known: Known, *, target: bool, text: bool) -> Column
         found.longest = int(column.lengths.max(initial=0))
     elif target and values.ndim == 1 and values.dtype.kind in "iub":
         different, times = np.unique(values, return_counts=True)
-        if len(different) <= MAX_NAMES:
+        found.countless = len(different) > MAX_NAMES
+        if not found.countless:
             found.names = {str(int(v)): int(n) for v, n in zip(different, times, strict=True)}
     if text and known.tokens.by == "char":
         found.points = _points(values)
@@ -108,6 +111,9 @@ def _joined(name: str, one: ColumnTally, other: ColumnTally) -> ColumnTally:
     names = dict(one.names)
     for word, times in other.names.items():
         names[word] = names.get(word, 0) + times
+    countless = one.countless or other.countless
+    if one.dtype and (countless or len(names) > MAX_NAMES):  # numbers, not words
+        names, countless = {}, True
     if len(names) > MAX_NAMES:
         raise DataMalformed(
             f"{name} has more than {MAX_NAMES:,} different words.",
@@ -123,5 +129,6 @@ def _joined(name: str, one: ColumnTally, other: ColumnTally) -> ColumnTally:
         most=max(one.most, other.most),
         whole=one.whole and other.whole,
         names=names,
+        countless=countless,
         longest=max(one.longest, other.longest),
     )

@@ -17,14 +17,17 @@ from crowdgrad.data.preparing.columns import (
     Column,
     Dense,
     Ragged,
+    beyond_whole,
     narrowed,
 )
 from crowdgrad.data.preparing.parts import Known
-from crowdgrad.data.preparing.pictures import decoded
+from crowdgrad.data.preparing.pictures import PicturePlan, decoded
 from crowdgrad.data.preparing.schema import ColumnPlan, as_number, is_missing
 from crowdgrad.data.preparing.tokens import encode
 from crowdgrad.domain.program import ITEM_BYTES
 
+LARGEST = float(np.finfo(np.float32).max)
+"""Numbers with fractions that come one by one are stored as float32."""
 STORED = {"float16": "float32", "uint16": "int32", "uint32": "int64", "uint64": "int64"}
 """Types we do not store → what holds their numbers."""
 
@@ -55,8 +58,8 @@ def _numbers(values: Sequence[Any], plan: ColumnPlan, known: Known, bad: BadRows
         for row, value in enumerate(values):
             _place(array, row, value, plan, bad)
     else:
-        check_finite(array, plan, bad)
-    return Dense(stored(array))
+        check_finite(array, plan, bad, most=LARGEST)
+    return Dense(stored(usable(array)))
 
 
 def _at_once(values: Sequence[Any], shape: tuple[int, ...]) -> Array | None:
@@ -84,6 +87,8 @@ def _place(array: Array, row: int, value: Any, plan: ColumnPlan, bad: BadRows) -
         number = as_number(value)
         if number is None:
             bad.add("not a number", row, f"{plan.name} is {value!r}")
+        elif abs(number) > LARGEST:
+            bad.add("too large a number", row, f"{plan.name} is {value!r}")
         else:
             array[row] = number
         return
@@ -93,18 +98,40 @@ def _place(array: Array, row: int, value: Any, plan: ColumnPlan, bad: BadRows) -
         found = np.zeros(0, object)
     if found.shape != shape or found.dtype.kind not in "fiub":
         bad.add("wrong shape", row, f"{plan.name} is {value!r}")
-    elif not np.isfinite(found).all():
-        bad.add("not a number", row, f"{plan.name} is {value!r}")
+    elif (fault := _fault(found)) is not None:
+        bad.add(fault, row, f"{plan.name} is {value!r}")
     else:
         array[row] = found
 
 
-def check_finite(array: Array, plan: ColumnPlan, bad: BadRows) -> None:
+def _fault(numbers: Array) -> str | None:
+    """What a bad record is called that has these."""
+    if not np.isfinite(numbers).all():
+        return "not a number"
+    return "too large a number" if numbers.size and np.abs(numbers).max() > LARGEST else None
+
+
+def usable(values: Array) -> Array:
+    """Zero in place of what no type we store can hold: those records are bad ones already."""
+    if values.dtype.kind != "f":
+        return values
+    with np.errstate(invalid="ignore"):
+        return np.where(np.abs(values) <= LARGEST, values, 0)  # NaN is not less than anything
+
+
+def check_finite(array: Array, plan: ColumnPlan, bad: BadRows, *, most: float = np.inf) -> None:
+    """`most`: what the type can hold in which they are stored."""
     if array.dtype.kind != "f" or not array.size:
         return
-    wrong = np.asarray(~np.isfinite(array).reshape(len(array), -1).all(axis=1))
+    each = tuple(range(1, array.ndim))
+    wrong = np.asarray(~np.isfinite(array).all(axis=each))
     if wrong.any():
         bad.add_mask("not a number", wrong, f"{plan.name} is not a finite number")
+    if most < np.finfo(array.dtype).max:
+        with np.errstate(invalid="ignore"):
+            large = np.asarray((np.abs(array) > most).any(axis=each) & ~wrong)
+        if large.any():
+            bad.add_mask("too large a number", large, f"{plan.name} is beyond float32")
 
 
 def stored(array: Array) -> Array:
@@ -112,7 +139,9 @@ def stored(array: Array) -> Array:
     if array.ndim == 1:
         return narrowed(array)
     name = array.dtype.name
-    return array if name in ITEM_BYTES else array.astype(STORED[name])
+    if name in ITEM_BYTES:
+        return array
+    return array.astype(np.float64 if beyond_whole(array) else STORED[name])
 
 
 def _categories(values: Sequence[Any], plan: ColumnPlan, known: Known, bad: BadRows) -> Column:
@@ -176,8 +205,8 @@ def _sequences(values: Sequence[Any], plan: ColumnPlan, known: Known, bad: BadRo
         if array.dtype.kind not in "fiub" or array.shape[1:] != step or array.ndim == 0:
             bad.add("wrong shape", row, f"{plan.name} is {value!r}")
             array = np.zeros((0, *step))
-        elif not np.isfinite(array).all():
-            bad.add("not a number", row, f"{plan.name} is {value!r}")
+        elif (fault := _fault(array)) is not None:
+            bad.add(fault, row, f"{plan.name} is {value!r}")
             array = np.zeros((0, *step))
         found.append(array)
     return _ragged(found, np.float64, step)
@@ -191,11 +220,11 @@ def _ragged(found: list[Array], empty: Any, step: tuple[int, ...] = ()) -> Ragge
 
 
 def _pictures(values: Sequence[Any], plan: ColumnPlan, known: Known, bad: BadRows) -> Column:
-    assert known.picture is not None
-    out = np.zeros((len(values), *known.picture.shape), np.uint8)
+    plan_of = known.picture or PicturePlan(1, 1, "grey", "crop")  # none could be opened
+    out = np.zeros((len(values), *plan_of.shape), np.uint8)
     for row, value in enumerate(values):
         try:
-            out[row] = decoded(value, known.picture)
+            out[row] = decoded(value, plan_of)
         except ValueError as error:
             bad.add("broken image", row, f"{plan.name}: {error}")
     return Dense(out)

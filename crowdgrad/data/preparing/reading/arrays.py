@@ -166,6 +166,9 @@ def read(part: Part, schema: Schema, known: Known) -> Block:
         (place,) = (place for place in part.arrays if place.column == plan.name)
         values = _rows(place, part.start, part.stop)
         check_finite(values, plan, bad)
+        if np.dtype(place.dtype).kind == "u" and values.dtype == np.int64:
+            wrapped = np.asarray((values < 0).any(axis=tuple(range(1, values.ndim))))
+            bad.add_mask("too large a number", wrapped, f"{plan.name} is beyond int64")
         columns[plan.name] = Dense(values)
     return finished(columns, records, bad, range(part.line, part.line + records))
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,7 +21,7 @@ from crowdgrad.data.preparing.columns import (
     Ragged,
     finished,
 )
-from crowdgrad.data.preparing.looking import shapes_in
+from crowdgrad.data.preparing.looking import picture_in, shapes_in
 from crowdgrad.data.preparing.options import Options
 from crowdgrad.data.preparing.parts import (
     PART_BYTES,
@@ -32,7 +35,7 @@ from crowdgrad.data.preparing.parts import (
 from crowdgrad.data.preparing.reading.table import merged_names
 from crowdgrad.data.preparing.schema import ColumnPlan, Schema
 from crowdgrad.data.preparing.tokens import tokens_of
-from crowdgrad.data.preparing.values import check_finite, from_values, stored
+from crowdgrad.data.preparing.values import LARGEST, check_finite, from_values, stored, usable
 from crowdgrad.errors import DataMalformed
 
 MAX_PART_RECORDS = 1 << 20
@@ -47,13 +50,17 @@ def look(files: Sequence[SourceFile], options: Options) -> Look:
                 f"{files[0].name} has {', '.join(schema.names)[:200]}.",
                 advice="Prepare files of different columns one by one.",
             )
-    table = _first(files[0], SAMPLE_RECORDS)
-    return look_at(table, options)
+    with _readable(files[0].name):
+        return look_at(_first(files[0], SAMPLE_RECORDS), options)
 
 
 def look_at(table: pa.Table, options: Options) -> Look:
     sample = {name: table.column(name).to_pylist() for name in table.column_names}
-    known = Known(tokens=tokens_of(options.text.tokens), shapes=shapes_in(sample))
+    known = Known(
+        tokens=tokens_of(options.text.tokens),
+        shapes=shapes_in(sample),
+        picture=picture_in(sample, options),
+    )
     return Look(sample=sample, known=known)
 
 
@@ -63,19 +70,21 @@ def _is_parquet(path: str) -> bool:
 
 
 def _schema(file: SourceFile) -> pa.Schema:
-    try:
+    with _readable(file.name):
         if _is_parquet(file.path):
             return pq.read_schema(file.path)
         with _arrow(file.path) as opened:
             return opened.schema
-    except (pa.ArrowException, OSError) as error:
-        raise DataMalformed(
-            f"{file.name} cannot be read: {_words(error)}.", advice="Write it again."
-        ) from None
 
 
-def _words(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+@contextmanager
+def _readable(name: str) -> Iterator[None]:
+    """Raises DataMalformed where pyarrow finds that a file is not what it should be."""
+    try:
+        yield
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        words = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+        raise DataMalformed(f"{name} cannot be read: {words}.", advice="Write it again.") from None
 
 
 class _Stream:
@@ -89,12 +98,16 @@ class _Stream:
         except pa.ArrowInvalid:
             self._source.seek(0)
             self._file = None
-            self._read = list(pa.ipc.open_stream(self._source))
+            stream = pa.ipc.open_stream(self._source)
+            self._read, self.schema = list(stream), stream.schema
             self.batches = len(self._read)
-        self.schema = self._file.schema if self._file is not None else self._read[0].schema
+        else:
+            self.schema = self._file.schema
 
     def batch(self, number: int) -> pa.RecordBatch:
-        return self._file.get_batch(number) if self._file is not None else self._read[number]
+        batch = self._file.get_batch(number) if self._file is not None else self._read[number]
+        batch.validate(full=True)  # offsets that lead nowhere would end the process
+        return batch
 
     def __enter__(self) -> _Stream:
         return self
@@ -123,7 +136,9 @@ def parts(files: Sequence[SourceFile], known: Known) -> Iterator[Part]:
     """`start` and `stop` are records of the file."""
     number = 0
     for file in files:
-        for start, stop in _ranges(file):
+        with _readable(file.name):
+            ranges = list(_ranges(file))
+        for start, stop in ranges:
             yield Part(number, file.path, file.name, start, stop, start + 1, file.split)
             number += 1
 
@@ -151,23 +166,18 @@ def _groups(file: SourceFile) -> list[tuple[int, int]]:
 
 def read(part: Part, schema: Schema, known: Known) -> Block:
     names = [plan.name for plan in schema.used]
-    try:
-        table = _rows(part, names)
-    except (pa.ArrowException, OSError) as error:
-        raise DataMalformed(
-            f"{part.name} cannot be read: {_words(error)}.", advice="Write it again."
-        ) from None
-    return read_table(table, part, schema, known)
+    with _readable(part.name):
+        return read_table(_rows(part, names), part, schema, known)
 
 
 def _rows(part: Part, names: list[str]) -> pa.Table:
     found, at = [], 0
     if not _is_parquet(part.file):
         with _arrow(part.file) as stream:
-            for number in range(stream.batches):
-                batch = stream.batch(number)
-                found += _overlap(batch.select(names), at, part)
-                at += batch.num_rows
+            for number, records in enumerate(_sizes(part.file, os.stat(part.file).st_mtime_ns)):
+                if at < part.stop and at + records > part.start:
+                    found += _overlap(stream.batch(number).select(names), at, part)
+                at += records
             return pa.Table.from_batches(found).combine_chunks()
     with pq.ParquetFile(part.file, memory_map=True, pre_buffer=False) as opened:
         for number in range(opened.metadata.num_row_groups):
@@ -184,6 +194,13 @@ def _rows(part: Part, names: list[str]) -> pa.Table:
                         break
             at += records
         return pa.Table.from_batches(found, opened.schema_arrow if not found else None)
+
+
+@lru_cache(maxsize=64)
+def _sizes(path: str, stamp: int) -> tuple[int, ...]:
+    """Records of every batch, remembered: to count those of a packed batch is to unpack it."""
+    with _arrow(path) as stream:
+        return tuple(stream.batch(number).num_rows for number in range(stream.batches))
 
 
 def _overlap(batch: pa.RecordBatch, at: int, part: Part) -> list[pa.RecordBatch]:
@@ -222,8 +239,8 @@ def _quickly(cells: pa.Array, plan: ColumnPlan, known: Known, bad: BadRows) -> C
     shape = known.shapes.get(plan.name, ())
     if plan.kind == "number" and plain and not shape:
         values = cells.to_numpy(zero_copy_only=False)
-        check_finite(values, plan, bad)
-        return Dense(stored(np.nan_to_num(values) if values.dtype.kind == "f" else values))
+        check_finite(values, plan, bad, most=LARGEST)
+        return Dense(stored(usable(values)))
     if plan.kind == "category" and pa.types.is_dictionary(kind):
         cells, kind = cells.cast(kind.value_type), kind.value_type
     if plan.kind == "category" and (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
@@ -260,7 +277,8 @@ def _lists(
         return None
     values = flat.to_numpy(zero_copy_only=False)
     steps = int(ends[-1]) if len(ends) else 0
-    if len(values) != steps * int(np.prod(inner)) or not np.isfinite(values).all():
+    fine = bool(np.array_equal(usable(values), values))
+    if len(values) != steps * int(np.prod(inner)) or not fine:
         return None
     values = values.reshape(steps, *inner)
     if plan.kind == "sequence":

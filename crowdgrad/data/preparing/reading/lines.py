@@ -20,7 +20,7 @@ from crowdgrad.data.preparing.columns import (
     finished,
     narrowed,
 )
-from crowdgrad.data.preparing.looking import shapes_in
+from crowdgrad.data.preparing.looking import picture_in, shapes_in
 from crowdgrad.data.preparing.options import Options
 from crowdgrad.data.preparing.parts import (
     SAMPLE_RECORDS,
@@ -31,7 +31,7 @@ from crowdgrad.data.preparing.parts import (
     SourceFile,
 )
 from crowdgrad.data.preparing.reading.arrow import read_table
-from crowdgrad.data.preparing.reading.ranges import line_ranges
+from crowdgrad.data.preparing.reading.ranges import BOM, line_ranges
 from crowdgrad.data.preparing.schema import ColumnPlan, Schema
 from crowdgrad.data.preparing.tokens import tokens_of
 from crowdgrad.data.preparing.values import from_values
@@ -47,9 +47,10 @@ def look(files: Sequence[SourceFile], options: Options) -> Look:
     for file in files:
         with open(file.path, "rb") as opened:
             data = opened.read(HEAD_BYTES)
+        whole, data = len(data) < HEAD_BYTES, data.removeprefix(BOM)
         _check_lines(data, file)
         lines = data.split(b"\n")
-        lines = lines[:-1] if len(data) >= HEAD_BYTES else lines
+        lines = lines if whole else lines[:-1]
         rows += [row for line in lines[:each] if isinstance(row := _row(line), dict)]
         if len(rows) >= SAMPLE_RECORDS:
             break
@@ -61,7 +62,10 @@ def look(files: Sequence[SourceFile], options: Options) -> Look:
     names = list(dict.fromkeys(name for row in rows for name in row))
     sample = {name: [row.get(name) for row in rows] for name in names}
     known = Known(
-        tokens=tokens_of(options.text.tokens), shapes=shapes_in(sample), types=_types(sample)
+        tokens=tokens_of(options.text.tokens),
+        shapes=shapes_in(sample),
+        picture=picture_in(sample, options),
+        types=_types(sample),
     )
     return Look(sample=sample, known=known)
 
@@ -88,7 +92,7 @@ def _check_lines(data: bytes, file: SourceFile) -> None:
 def _row(line: bytes) -> Any:
     try:
         return _decoder.decode(line)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
 
 

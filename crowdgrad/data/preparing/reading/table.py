@@ -32,7 +32,14 @@ from crowdgrad.data.preparing.parts import (
 from crowdgrad.data.preparing.reading.ranges import BOM, line_ranges
 from crowdgrad.data.preparing.schema import MISSING, ColumnPlan, Schema, is_number
 from crowdgrad.data.preparing.tokens import tokens_of
-from crowdgrad.data.preparing.values import category_name, check_finite, from_values, missing
+from crowdgrad.data.preparing.values import (
+    LARGEST,
+    category_name,
+    check_finite,
+    from_values,
+    missing,
+    usable,
+)
 from crowdgrad.errors import DataMalformed
 
 DELIMITERS = (",", "\t", ";", "|")
@@ -43,6 +50,7 @@ NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
 
 def look(files: Sequence[SourceFile], options: Options) -> Look:
     wish = options.table
+    _check_encoding(wish.encoding)
     first = _head(files[0], wish.encoding)
     delimiter = wish.delimiter or guess_delimiter(first)
     rows = _rows(first, delimiter, SAMPLE_RECORDS)
@@ -82,12 +90,23 @@ def _head(file: SourceFile, encoding: str) -> str:
         data = opened.read(HEAD_BYTES).removeprefix(BOM)
     if len(data) >= HEAD_BYTES:
         data = data[: data.rfind(b"\n") + 1]
+    return data.decode(encoding, errors="replace")
+
+
+def _check_encoding(encoding: str) -> None:
+    """Records are found by the bytes of line breaks and quotes. Raises DataMalformed."""
+    marks = '\n\r"'
     try:
-        return data.decode(encoding, errors="replace")
-    except LookupError:
+        plain = marks.encode(encoding).endswith(marks.encode()) and marks == marks.encode().decode(
+            encoding, errors="surrogateescape"
+        )
+    except (LookupError, UnicodeError):
+        plain = False
+    if not plain:
         raise DataMalformed(
-            f"there is no encoding {encoding!r}.", advice="Try utf-8, latin-1 or cp1252."
-        ) from None
+            f"a table in the encoding {encoding!r} cannot be read.",
+            advice="Try utf-8, latin-1 or cp1252, or write the table as UTF-8.",
+        )
 
 
 def _rows(text: str, delimiter: str, most: int) -> list[list[str]]:
@@ -147,7 +166,9 @@ def _names(cells: Sequence[str], file: str) -> tuple[str, ...]:
 def parts(files: Sequence[SourceFile], known: Known) -> Iterator[Part]:
     number = 0
     for file in files:
-        for start, stop, line in line_ranges(file.path, quotes=True, heading=known.header):
+        for start, stop, line in line_ranges(
+            file.path, quotes=True, heading=known.header, delimiter=known.delimiter
+        ):
             yield Part(number, file.path, file.name, start, stop, line, file.split)
             number += 1
 
@@ -281,8 +302,8 @@ def _numbers(cells: pa.Array, plan: ColumnPlan, bad: BadRows) -> Dense:
         cells = pc.if_else(wrong, 0.0, cells)
     cells = _filled(cells, plan, bad)
     values = cells.to_numpy(zero_copy_only=False)
-    check_finite(values, plan, bad)
-    return Dense(narrow(np.nan_to_num(values)))
+    check_finite(values, plan, bad, most=LARGEST)
+    return Dense(narrow(usable(values)))
 
 
 def _categories(cells: pa.Array, plan: ColumnPlan, bad: BadRows) -> Coded:

@@ -6,6 +6,7 @@ parts: they are cut when all tokens have been counted (`records`).
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -31,7 +32,7 @@ def look(files: Sequence[SourceFile], options: Options) -> Look:
 def parts(files: Sequence[SourceFile], known: Known) -> Iterator[Part]:
     number = 0
     for file in files:
-        for start, stop, line in line_ranges(file.path, quotes=False, heading=False):
+        for start, stop, line in line_ranges(file.path, quotes=False, heading=False, anywhere=True):
             yield Part(number, file.path, file.name, start, stop, line, None)
             number += 1
 
@@ -45,11 +46,9 @@ def read(part: Part, schema: Schema, known: Known) -> Block:
         found = [encode(data.decode("utf-8"), known.tokens)]
     except ValueError:  # not UTF-8, or not in the vocabulary
         found = []
-        for number, line in enumerate(data.split(b"\n"), part.line):
-            last = number - part.line == data.count(b"\n")
+        for number, line in enumerate(io.BytesIO(data), part.line):
             try:
-                text = line.decode("utf-8") + ("" if last else "\n")
-                found.append(encode(text, known.tokens))
+                found.append(encode(line.decode("utf-8"), known.tokens))
             except UnicodeDecodeError:
                 bad.add_line("bad encoding", number, line.decode("utf-8", errors="replace"))
             except ValueError as error:
