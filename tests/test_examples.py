@@ -228,6 +228,18 @@ def test_runs_build_on_each_other(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_table_of_ones_own_and_what_comes_later(tmp_path):
+    said = run(str(EXAMPLES / "own_table.py"), str(tmp_path / "own"), cwd=tmp_path)
+    cells, readings = said.splitlines()
+    assert float(cells.split()[-1]) > 0.9
+    grown = re.search(r"([\d,]+) records at first, ([\d,]+) in the end", readings)
+    assert grown
+    assert int(grown[2].replace(",", "")) > int(grown[1].replace(",", ""))
+    assert float(readings.split()[-1]) > 0.95
+
+
+@pytest.mark.slow
 def test_recipes_are_compared(tmp_path):
     said = run(str(EXAMPLES / "compare_recipes.py"), cwd=tmp_path)
     lines = [line.split() for line in said.splitlines()[1:]]
