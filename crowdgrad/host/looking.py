@@ -207,6 +207,7 @@ def labels_of(manifest: Manifest, blobs: Mapping[ChunkHash, bytes], spec: Progra
         if not np.issubdtype(value.dtype, np.integer):
             return f"{value:g}"
         number = int(value)
-        return f"{number} ({names[number]})" if 0 <= number < len(names) else str(number)
+        name = names[number] if 0 <= number < len(names) else str(number)
+        return name if name == str(number) else f"{number} ({name})"
 
     return label

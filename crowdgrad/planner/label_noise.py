@@ -77,6 +77,16 @@ class LabelNoise:
 UNKNOWN = LabelNoise()
 
 
+def noise_in_words(noise: LabelNoise) -> str:
+    """The finding in a sentence, for people."""
+    if noise.share is None or noise.error is None:
+        return f"Noise in labels: not known; {noise.reason}."
+    return (
+        f"Noise in labels: the loss of {100 * noise.share:.1f} % (± {100 * noise.error:.1f} %) "
+        f"stays high; {noise.reason}."
+    )
+
+
 def judge(
     looks: Sequence[Mapping[int, float]], classes: int | None
 ) -> tuple[LabelNoise, list[int]]:
