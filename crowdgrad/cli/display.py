@@ -13,6 +13,7 @@ from rich.text import Text
 
 from crowdgrad.host.members.departures import STAYED, in_words
 from crowdgrad.host.telling.status import MemberStatus, Status, score, spell
+from crowdgrad.planner.label_noise import noise_in_words
 
 SHOWN_DEPARTURES = 3
 LIVE_ROWS, SUMMARY_ROWS = 12, 40
@@ -202,6 +203,8 @@ def summary(console: Console, status: Status, folder: str) -> None:
         console.print(f"Test {name}: [bold]{spell(status, status.test)}[/]", highlight=False)
     if status.best is not None:
         console.print(f"Best validation {name}: {spell(status, status.best)}", highlight=False)
+    if status.label_noise is not None:
+        console.print(escape(noise_in_words(status.label_noise)), highlight=False)
     speed = status.samples / max(status.elapsed_s, 1e-9)
     console.print(
         f"{status.updates:,} updates with {status.samples:,} samples in {status.elapsed_s:.1f} s "

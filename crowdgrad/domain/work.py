@@ -11,7 +11,8 @@ from crowdgrad.domain.program import check_name
 UnitId = NewType("UnitId", int)
 VolunteerId = NewType("VolunteerId", str)
 """The first 16 hexadecimal digits of the sha256 of a volunteer's Ed25519 public key."""
-UnitKind = Literal["train", "validate", "test"]
+UnitKind = Literal["train", "validate", "test", "look"]
+"""`look`: training records one at a time, for the loss of each."""
 
 Returns = Literal["gradients", "weights"]
 CodecName = Literal["fp32", "fp16", "bf16"]
@@ -84,7 +85,8 @@ class Update:
     loss: float
     """Mean over the unit's samples."""
     metrics: dict[str, float]
-    """Means over the samples, for `validate` and `test` units."""
+    """Means over the samples, for `validate` and `test` units; of a `look` each batch's own loss,
+    by its number."""
     compute_s: float
     link: int = 0
     """Units of the same chain before this one, as it was granted."""

@@ -17,7 +17,9 @@ from crowdgrad.domain.job import Job, JobState
 from crowdgrad.domain.program import ProgramSpec
 from crowdgrad.domain.work import Version
 from crowdgrad.host.evaluation import Evaluation, EvaluationKind, Scores
+from crowdgrad.host.looking import Look, Looking
 from crowdgrad.numerics.vectors import Vector
+from crowdgrad.planner.pieces import Pieces
 from crowdgrad.planner.stopping import should_stop
 
 Phase = Literal["training", "validating", "testing", "over"]
@@ -50,11 +52,23 @@ class CourseState:
     paused: bool = False
     begun: bool = False
     """Whether training has begun at all."""
+    looks: tuple[Look, ...] = ()
+    """The last looks at single training records."""
 
 
 class Course:
-    def __init__(self, job: Job, spec: ProgramSpec, manifest: Manifest, initial: Vector) -> None:
-        """`initial` does not change any more: it is the best there is until something is better."""
+    def __init__(
+        self,
+        job: Job,
+        spec: ProgramSpec,
+        manifest: Manifest,
+        initial: Vector,
+        looking: Looking | None = None,
+    ) -> None:
+        """`initial` does not change any more: it is the best there is until something is better.
+
+        `looking`: at single training records, where somebody wants that.
+        """
         self.phase: Phase = "training"
         self.ending: Ending | None = None
         self.started_at: float | None = None
@@ -64,10 +78,12 @@ class Course:
         self.best_vector: Vector = initial
         self.paused = False
         self.evaluation = Evaluation(manifest, local=job.local, spec=spec)
+        self.looking = looking
         self._rule = job.stop
         self._metric = spec.metrics[0] if spec.metrics else None
         self._evaluated_at = -math.inf
         self._paused_at: float | None = None
+        self._look_progress = 0.0
 
     def begin(self, now: float) -> None:
         """The first unit is given; what was before does not count."""
@@ -107,6 +123,7 @@ class Course:
             ending=self.ending,
             paused=self.paused,
             begun=self.started_at is not None,
+            looks=tuple(self.looking.looks) if self.looking is not None else (),
         )
 
     def restore(
@@ -118,6 +135,8 @@ class Course:
         """
         self.started_at = now - state.elapsed_s if state.begun else None
         self.history = list(state.history)
+        if self.looking is not None and state.looks:
+            self.looking.restore(state.looks)
         self.best = None
         if best_vector is not None and state.best is not None:
             self.best, self.best_vector = state.best, best_vector
@@ -133,6 +152,7 @@ class Course:
 
     def close_round(self, now: float, train_loss: float | None) -> Scores | None:
         """What a finished round of evaluation found; the best so far is kept."""
+        self._close_look(now)
         closed = self.evaluation.take_scores(self.elapsed_s(now), train_loss)
         if closed is None:
             return None
@@ -147,6 +167,25 @@ class Course:
         if scores.better_than(self.best):
             self.best, self.best_vector = scores, vector
         return scores
+
+    def _close_look(self, now: float) -> None:
+        seen = self.evaluation.take_look()
+        if seen is None or self.looking is None:
+            return
+        self.looking.add(
+            now,
+            {int(number): loss for number, loss in seen.metric_values.items()},
+            at_s=self.elapsed_s(now),
+            progress=self._look_progress,
+            cost_s=seen.compute_s,
+            last=self.phase == "testing",
+        )
+
+    def give_up_look(self, why: str) -> None:
+        """A record cannot be looked at alone: there is no further look."""
+        if self.looking is not None and self.evaluation.round is not None:
+            self.evaluation.round = None
+            self.looking.give_up(f"a single record could not be computed: {why}")
 
     def plausible(self, scores: Scores) -> bool:
         """Whether somebody may want to go back to it: not where the loss is already exploding."""
@@ -171,8 +210,14 @@ class Course:
             and self._up_to_date(version)
         ):
             self.phase = "testing"
-        if self.phase == "testing" and (self.tested or not self.evaluation.has("test")):
+        nothing_to_test = self.tested is not None or not self.evaluation.has("test")
+        if self.phase == "testing" and nothing_to_test and not self._last_look_due:
             self.phase = "over"
+
+    @property
+    def _last_look_due(self) -> bool:
+        """Whether there is to be another look, with the best parameters."""
+        return self.looking is not None and not self.looking.over
 
     def _watched(self) -> float | None:
         """What the first metric was when last looked at."""
@@ -180,20 +225,30 @@ class Course:
             return None
         return self.history[-1].metrics[self._metric.name]
 
-    def wanted_round(self, now: float, version: Version) -> EvaluationKind | None:
+    def wanted_round(
+        self, now: float, version: Version, progress: float = 0.0
+    ) -> EvaluationKind | None:
+        """`progress`: how far training has come, 0 to 1."""
         if self.evaluation.round is not None or self.started_at is None:
             return None
-        if self.phase == "testing":
-            return "test"  # `decide` has gone on where there is nothing to test
+        if self.phase == "testing":  # `decide` has gone on where there is nothing to test
+            return "look" if self._last_look_due else "test"
+        if self._validation_due(now, version):
+            return "validate"
+        if self.phase == "training" and self.looking is not None:
+            due = self.looking.due(now, self.elapsed_s(now), progress)
+            self._look_progress = progress
+            return "look" if due else None
+        return None
+
+    def _validation_due(self, now: float, version: Version) -> bool:
         if not self.evaluation.has("validate") or self._up_to_date(version):
-            return None
+            return False
         least, most = EVALUATE_EVERY_S
         pause_s = min(most, max(least, 0.05 * self.elapsed_s(now)))
         pause_s = max(pause_s, self.evaluation.cost_s / EVALUATE_SHARE)
         due = now - self._evaluated_at >= pause_s
-        if self.phase == "validating" or (self.phase == "training" and due):
-            return "validate"
-        return None
+        return self.phase == "validating" or (self.phase == "training" and due)
 
     def begin_round(
         self,
@@ -205,9 +260,14 @@ class Course:
         epoch: float,
         lease_s: float,
     ) -> None:
-        """`vector` is the round's own; a test looks at the best parameters there were."""
-        if kind == "test" and self.best is not None:
+        """`vector` is the round's own; at the end it is the best parameters that are looked at."""
+        if self.phase == "testing" and self.best is not None:
             vector, version = self.best_vector, self.best.version
+        if kind == "look":
+            assert self.looking is not None
+            pieces = Pieces(self.looking.plans, self.looking.pieces())
+            self.evaluation.look(pieces, vector, version, epoch, lease_s)
+            return
         self._evaluated_at = now
         self.evaluation.begin(kind, vector, version, epoch, lease_s)
 

@@ -1,4 +1,7 @@
-"""Evaluation through worker 0: one round at a time, a unit for each shard of the split."""
+"""Evaluation through worker 0: one round at a time, a unit for each shard of the split.
+
+A look at single training records is such a round as well (`looking.py`).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
-from crowdgrad.domain.data import Manifest, Split
+from crowdgrad.domain.data import Manifest
 from crowdgrad.domain.program import Better, ProgramSpec
 from crowdgrad.domain.work import (
     MAX_BATCHES,
@@ -19,14 +22,16 @@ from crowdgrad.domain.work import (
     VolunteerId,
 )
 from crowdgrad.numerics.vectors import Vector, as_bytes
+from crowdgrad.planner.assignment import Assignment
 from crowdgrad.planner.batches import EpochPlans
 from crowdgrad.planner.leases import LeaseBook
+from crowdgrad.planner.pieces import Pieces
 from crowdgrad.planner.ranges import Ranges
 
-EvaluationKind = Literal["validate", "test"]
+EvaluationKind = Literal["validate", "test", "look"]
 FIRST_ID = 1 << 40
 IDS_PER_ROUND = 1 << 20
-SPLIT: dict[EvaluationKind, Split] = {"validate": "validation", "test": "test"}
+SCORED: tuple[EvaluationKind, ...] = ("validate", "test")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +81,8 @@ class Round:
     samples: int = 0
     loss_sum: float = 0.0
     metric_sums: dict[str, float] = field(default_factory=dict)
+    metric_values: dict[str, float] = field(default_factory=dict)
+    """Of a look: each record's loss, by its number."""
     compute_s: float = 0.0
 
     @property
@@ -86,15 +93,16 @@ class Round:
         self.samples += update.samples
         self.loss_sum += update.loss * update.samples
         self.compute_s += update.compute_s
+        if self.kind == "look":
+            self.metric_values |= update.metrics
+            return
         for name, value in update.metrics.items():
             self.metric_sums[name] = self.metric_sums.get(name, 0.0) + value * update.samples
 
 
 class Evaluation:
     def __init__(self, manifest: Manifest, *, local: LocalSteps, spec: ProgramSpec) -> None:
-        self._plans = {
-            kind: EpochPlans.of(manifest, split, local, spec) for kind, split in SPLIT.items()
-        }
+        self._plans = {kind: EpochPlans.of_kind(manifest, kind, local, spec) for kind in SCORED}
         self._metrics = spec.metrics
         self._numbers = itertools.count()
         self.round: Round | None = None
@@ -109,15 +117,28 @@ class Evaluation:
         self, kind: EvaluationKind, vector: Vector, version: Version, epoch: float, lease_s: float
     ) -> None:
         """`vector` is the round's own from now on."""
-        assert self.round is None, "one round at a time"
         plans = self._plans[kind]
+        assignment = Ranges(plans, epochs=1, shard_order=lambda epoch: plans.at(epoch).shards)
+        self._begin(assignment, kind, vector, version, epoch, lease_s)
+
+    def look(
+        self, pieces: Pieces, vector: Vector, version: Version, epoch: float, lease_s: float
+    ) -> None:
+        """Likewise, at single training records."""
+        self._begin(pieces, "look", vector, version, epoch, lease_s)
+
+    def _begin(
+        self,
+        assignment: Assignment,
+        kind: EvaluationKind,
+        vector: Vector,
+        version: Version,
+        epoch: float,
+        lease_s: float,
+    ) -> None:
+        assert self.round is None, "one round at a time"
         first_id = FIRST_ID + next(self._numbers) * IDS_PER_ROUND
-        book = LeaseBook(
-            Ranges(plans, epochs=1, shard_order=lambda epoch: plans.at(epoch).shards),
-            kind=kind,
-            lease_s=lease_s,
-            first_id=first_id,
-        )
+        book = LeaseBook(assignment, kind=kind, lease_s=lease_s, first_id=first_id)
         self.round = Round(kind, vector, version, epoch, book, first_id)
 
     def lease(self, now: float, worker: VolunteerId) -> Unit | None:
@@ -140,7 +161,7 @@ class Evaluation:
     def take_scores(self, at_s: float, train_loss: float | None) -> tuple[Scores, Vector] | None:
         """The finished round's scores and the parameters it looked at; None while it goes on."""
         done = self.round
-        if done is None or not done.book.finished:
+        if done is None or done.kind == "look" or not done.book.finished:
             return None
         self.round, self.cost_s = None, done.compute_s
         count = max(done.samples, 1)
@@ -159,6 +180,14 @@ class Evaluation:
             train_loss=train_loss,
         )
         return scores, done.vector
+
+    def take_look(self) -> Round | None:
+        """The finished look; None while it goes on, or where there is none."""
+        done = self.round
+        if done is None or done.kind != "look" or not done.book.finished:
+            return None
+        self.round = None
+        return done
 
 
 def is_evaluation(unit: UnitId) -> bool:

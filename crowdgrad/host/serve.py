@@ -35,6 +35,7 @@ from crowdgrad.host.keeping.keeper import Keeper
 from crowdgrad.host.keeping.resume import GoingOn, Serving
 from crowdgrad.host.keeping.run_files import RunFiles
 from crowdgrad.host.listing import Listing, gifts
+from crowdgrad.host.looking import looking_at
 from crowdgrad.host.remote import control_file
 from crowdgrad.host.remote.api import create_app
 from crowdgrad.host.remote.control import STOPPED, Control
@@ -159,6 +160,7 @@ class Run:
             metrics_bytes=lambda: self.folder.metrics_bytes,
             claim=self._claim,
             hold=self._hired.hold if self._hired is not None else None,
+            looking=looking_at(prepared),
         )
         room = ROOM_BYTES + 4 * prepared.initial.nbytes
         path = options.runs / prepared.job.id if going_on is None else going_on.folder

@@ -15,6 +15,7 @@ from crowdgrad.domain.job import Job
 from crowdgrad.domain.program import ProgramSpec
 from crowdgrad.domain.work import Unit, UnitId, Version, VolunteerId
 from crowdgrad.host.course import Course
+from crowdgrad.host.looking import Looking
 from crowdgrad.host.members.ledger import Ledger
 from crowdgrad.host.members.turns import Turns
 from crowdgrad.host.numbers import Numbers
@@ -56,12 +57,13 @@ class State:
         wait_for: int = 0,
         metrics_bytes: Callable[[], int] = lambda: 0,
         hold: Hold | None = None,
+        looking: Looking | None = None,
     ) -> None:
         """`wait_for`: volunteers that must be here before anybody begins.
 
         `initial` is the training's own from now on: it becomes the state that is trained.
         `metrics_bytes`: how long the file of metrics is, for checkpoints. `hold`: who holds the
-        parameters; by default this process does.
+        parameters; by default this process does. `looking`: at single training records.
         """
         self.job = job
         self.manifest = manifest
@@ -86,7 +88,7 @@ class State:
             lease_s=lease_s,
             track_bases=rule.needs_base,
         )
-        self.course = Course(job, spec, manifest, initial.copy())
+        self.course = Course(job, spec, manifest, initial.copy(), looking)
         self.unapplied: dict[UnitId, Done] = {}
         self.staleness: Counter[int] = Counter()
         self.train_loss: float | None = None

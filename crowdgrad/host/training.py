@@ -17,6 +17,7 @@ from crowdgrad.domain.work import UnitId, Update, Version, VolunteerId
 from crowdgrad.errors import PeerError
 from crowdgrad.host.evaluation import Scores
 from crowdgrad.host.keeping.checkpoint import Checkpoint
+from crowdgrad.host.looking import Looking
 from crowdgrad.host.members.accounts import Contribution
 from crowdgrad.host.members.attendance import Attendance
 from crowdgrad.host.members.departures import STAYED
@@ -45,12 +46,14 @@ class Training:
         metrics_bytes: Callable[[], int] = lambda: 0,
         claim: Claim | None = None,
         hold: Hold | None = None,
+        looking: Looking | None = None,
     ) -> None:
         """`wait_for`: volunteers that must be here before anybody begins.
 
         `initial` is the training's own from now on: it becomes the state that is trained.
         `metrics_bytes`: how long the file of metrics is, for checkpoints. `claim`: an incarnation
         that no host of this job has had. `hold`: who holds the parameters; by default this process.
+        `looking`: at single training records, whether their labels look wrong.
         """
         self.state = State(
             job=job,
@@ -62,6 +65,7 @@ class Training:
             wait_for=wait_for,
             metrics_bytes=metrics_bytes,
             hold=hold,
+            looking=looking,
         )
         self.spec = spec
         self.parameters = self.state.parameters
@@ -224,6 +228,15 @@ class Training:
         self._end_now("stopped", reason)
         return True
 
+    def progress(self, now: float) -> float:
+        """How far training has come, 0 to 1, by epochs or by time, whichever is nearer its end."""
+        ending = self.course.ending
+        if ending is not None and ending.state == "finished":
+            return 1.0
+        rule = self.job.stop
+        by_time = self.course.elapsed_s(now) / (60 * rule.minutes) if rule.minutes else 0.0
+        return min(1.0, max(self.book.epochs_done / rule.epochs, by_time))
+
     # -- time passes --------------------------------------------------------------------------
 
     async def tick(self, now: float) -> list[Scores]:
@@ -265,7 +278,7 @@ class Training:
 
     async def _look(self, now: float) -> None:
         """Begin an evaluation where one is due, on a copy that may become a checkpoint."""
-        kind = self.course.wanted_round(now, self.parameters.version)
+        kind = self.course.wanted_round(now, self.parameters.version, self.progress(now))
         blind = self.course.phase == "training" and not self.course.evaluation.has("validate")
         if kind is None and not (blind and self._setbacks.last.due(now)):
             return
@@ -273,7 +286,7 @@ class Training:
             found = await self._setbacks.checkpoint(now)
         except PeerError:
             return  # what holds the parameters is away: later
-        if kind != "test":
+        if kind not in ("test", "look"):
             self._setbacks.last.offer(now, found)
         if kind is None:
             if await self._setbacks.sound(found):

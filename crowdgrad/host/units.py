@@ -145,7 +145,9 @@ class Units:
             self._state.book.give_back(unit, who, why, failed=True, decisive=again)
             self._state.turns.gone(who)
             self._state.free()
-        elif (
-            self._state.course.evaluation.round is not None
-        ):  # only worker 0 can try again: no blame
-            self._state.course.evaluation.round.book.give_back(unit, who, why, failed=False)
+        elif (looking := self._state.course.evaluation.round) is not None:
+            if looking.kind == "look":  # nobody needs it enough to try again
+                self._state.course.give_up_look(why)
+                return
+            # Only worker 0 can try again: no blame.
+            looking.book.give_back(unit, who, why, failed=False)

@@ -21,7 +21,9 @@ from crowdgrad.domain.data import Manifest, Split
 from crowdgrad.domain.program import ProgramSpec
 from crowdgrad.domain.work import LocalSteps, UnitKind
 
-SPLIT_OF: dict[UnitKind, Split] = {"train": "train", "validate": "validation", "test": "test"}
+SPLIT_OF: dict[UnitKind, Split] = {
+    "train": "train", "validate": "validation", "test": "test", "look": "train",
+}  # fmt: skip
 """Which records a unit is of."""
 PLANS_KEPT = 64
 """Batch sizes whose plans are remembered; more than any sensible growth has at a time."""
@@ -134,6 +136,15 @@ class EpochPlans:
         """Batches grow with the epochs of training; those of an evaluation stay as they are."""
         size_at = local.batch_size_at if split == "train" else lambda _: local.batch_size
         return cls(*_sizes(manifest, split), size_at, Sizes.of(spec, split))
+
+    @classmethod
+    def of_kind(
+        cls, manifest: Manifest, kind: UnitKind, local: LocalSteps, spec: ProgramSpec
+    ) -> EpochPlans:
+        """A look takes one record at a time, so that a batch's loss is a record's."""
+        if kind == "look":
+            return cls(*_sizes(manifest, SPLIT_OF[kind]), lambda _: 1)
+        return cls.of(manifest, SPLIT_OF[kind], local, spec)
 
     @property
     def shards(self) -> tuple[int, ...]:

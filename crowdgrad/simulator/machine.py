@@ -20,6 +20,7 @@ from crowdgrad.host.keeping.checkpoint import Checkpoint
 from crowdgrad.host.keeping.checkpoint_bytes import Best
 from crowdgrad.host.keeping.checkpoint_files import CheckpointFiles, Found
 from crowdgrad.host.keeping.keeper import Keeper
+from crowdgrad.host.looking import Looking
 from crowdgrad.host.parameters import Parameters
 from crowdgrad.host.server import Server
 from crowdgrad.host.training import Training
@@ -208,6 +209,7 @@ class Machine:
             recipe=job.recipe,
             lease_s=self.world.lease_s,
             claim=lambda: self._claim(files),
+            looking=Looking(job.manifest, job.spec, job.job.local, seed=job.job.seed, classes=2),
         )
         parameters = training.parameters
         assert isinstance(parameters, Parameters)

@@ -70,7 +70,8 @@ class NoTrainer:
     async def compute(self, ask: talk.Compute) -> talk.Computed:
         async with self._turn:
             began = asyncio.get_running_loop().time()
-            await asyncio.sleep(self._life.compute_s(len(ask.numbers)))
+            batches = 1 if ask.unit.kind == "look" else len(ask.numbers)  # of one record each
+            await asyncio.sleep(self._life.compute_s(batches))
             # The clocks of machines here may be set back; a trainer's counter is not.
             seconds = max(0.0, asyncio.get_running_loop().time() - began)
             if ask.unit.kind == "train":
@@ -96,12 +97,24 @@ class NoTrainer:
         """The more is in the parameters, the better they are."""
         state = as_vector(self._plan.slots[ask.slot].state.of(self._arena.memory))
         accuracy = float(np.minimum(state, 1.0).sum()) / self._job.size
+        if ask.unit.kind == "look":
+            return self._look(ask, seconds)
         records = {"validate": 12, "test": 15}[ask.unit.kind]
         return talk.Computed(
             unit=ask.unit.id,
             samples=records,
             loss=self._life.loss(ask.unit),
             metrics={"accuracy": accuracy},
+            compute_s=seconds,
+        )
+
+    def _look(self, ask: talk.Compute, seconds: float) -> talk.Computed:
+        loss = self._life.loss(ask.unit)
+        return talk.Computed(
+            unit=ask.unit.id,
+            samples=len(ask.numbers),
+            loss=loss,
+            metrics={str(number): loss for number in ask.numbers},
             compute_s=seconds,
         )
 

@@ -22,6 +22,7 @@ import gc
 import os
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO, overload
@@ -35,8 +36,8 @@ from crowdgrad.domain.work import Unit
 from crowdgrad.errors import ComputeError, CrowdgradError, ProgramRefused, missing_module
 from crowdgrad.numerics.codecs.packing import Packing
 from crowdgrad.numerics.noise import order
-from crowdgrad.numerics.vectors import as_vector
-from crowdgrad.planner.batches import SPLIT_OF, BatchPlan, EpochPlans
+from crowdgrad.numerics.vectors import Vector, as_vector
+from crowdgrad.planner.batches import BatchPlan, EpochPlans
 from crowdgrad.planner.growing import outgrows, unusable
 from crowdgrad.program.artifact import decode
 from crowdgrad.program.check import Checked, check
@@ -165,6 +166,8 @@ class Trainer:
         slot = self._setup.plan.slots[ask.slot]
         state = as_vector(slot.state.of(self._memory))
         assert self._engine is not None
+        if ask.unit.kind == "look":
+            return _one_by_one(self._engine, work, state)
         if ask.unit.kind != "train":
             return self._engine.evaluate(work, state)
         update = as_vector(slot.update.of(self._memory))
@@ -226,9 +229,8 @@ class Trainer:
 
     def _plan(self, unit: Unit) -> BatchPlan:
         if unit.kind not in self._plans:
-            split = SPLIT_OF[unit.kind]
-            self._plans[unit.kind] = EpochPlans.of(
-                self._manifest, split, self._setup.local, self._spec
+            self._plans[unit.kind] = EpochPlans.of_kind(
+                self._manifest, unit.kind, self._setup.local, self._spec
             )
         return self._plans[unit.kind].at(unit.epoch)
 
@@ -246,6 +248,16 @@ class Trainer:
                 self._orders.pop(next(iter(self._orders)))
             self._orders[key] = order(self._setup.seed, epoch, shard, records)
         return self._orders[key]
+
+
+def _one_by_one(engine: Engine, work: UnitWork, state: Vector) -> UnitResult:
+    """Every batch's own loss, as a metric under the batch's number."""
+    losses = {}
+    for batch in work.batches:
+        found = engine.evaluate(replace(work, batches=[batch]), state)
+        losses[str(batch.number)] = found.loss
+    mean = sum(losses.values()) / len(losses)
+    return UnitResult(samples=len(losses), loss=mean, metrics=losses)
 
 
 class _Later(Sequence[Batch]):

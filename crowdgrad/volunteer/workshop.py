@@ -17,10 +17,10 @@ from crowdgrad.data.shards import MAX_MANIFEST_BYTES, decode_manifest
 from crowdgrad.domain.data import ChunkHash, Manifest
 from crowdgrad.domain.job import Job
 from crowdgrad.domain.program import ProgramSpec
-from crowdgrad.domain.work import LocalSteps, Unit, wire_place
+from crowdgrad.domain.work import MAX_METRICS, LocalSteps, Unit, wire_place
 from crowdgrad.errors import ChildDied, DataAltered, MessageError, ProgramRefused, TurnedAway
 from crowdgrad.net.messages import MAX_SHARDS_NAMED, Admit, Grant, Grew
-from crowdgrad.planner.batches import SPLIT_OF, BatchPlan, EpochPlans, largest_batch
+from crowdgrad.planner.batches import BatchPlan, EpochPlans, largest_batch
 from crowdgrad.planner.growing import added, outgrows, unusable
 from crowdgrad.program.artifact import decode
 from crowdgrad.replication.base import Chunks
@@ -288,6 +288,8 @@ class Workshop:
             raise MessageError(
                 f"The host sent a unit of epoch {unit.epoch}; it announced {self.job.stop.epochs}."
             )
+        if unit.kind == "look" and unit.batches > MAX_METRICS:  # it has a loss for each of them
+            raise MessageError(f"The host sent a look at {unit.batches} records.")
         self._check_place(unit)
         # An evaluation is of one version, however long it takes.
         stretch = every if unit.kind == "train" and 0 < every < unit.batches else unit.batches
@@ -336,14 +338,16 @@ class Workshop:
         if answer.compute_s > max(0.0, elapsed_s) + CLOCKS_S:
             return f"it says it computed {answer.compute_s:.1f} s in {elapsed_s:.1f} s"
         measured = self._metrics if ask.unit.kind != "train" else NO_METRICS
+        if ask.unit.kind == "look":
+            measured = frozenset(map(str, numbers))
         if answer.metrics.keys() != measured:
             return "it measured something else than it was asked to"
         return None
 
     def _plan(self, unit: Unit) -> BatchPlan:
         if unit.kind not in self._plans:
-            self._plans[unit.kind] = EpochPlans.of(
-                self.manifest, SPLIT_OF[unit.kind], self.job.local, self.spec
+            self._plans[unit.kind] = EpochPlans.of_kind(
+                self.manifest, unit.kind, self.job.local, self.spec
             )
         return self._plans[unit.kind].at(unit.epoch)
 

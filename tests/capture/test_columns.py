@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from crowdgrad.capture.capture import Captured, capture
+from crowdgrad.capture.fields import _placed, readers
 from crowdgrad.capture.holdings import look
 from crowdgrad.capture.task import Task
 from crowdgrad.capture.trusted import objective_of
@@ -162,3 +163,14 @@ def test_more_columns_than_a_program_may_carry_are_refused_with_the_reason() -> 
 def test_means_that_do_not_fit_are_refused(mean: object, std: object, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         Field(name="x", dtype="float32", shape=(3,), mean=mean, std=std)  # type: ignore[arg-type]
+
+
+def test_elsewhere_than_on_the_cpu_means_are_placed_once() -> None:
+    """A recording on a GPU must find them there; the meta device has no memory to copy to."""
+    data = made(pictures())
+    (reader, _) = readers(task_of(folded(), pictures()), data.fields)
+    stored = torch.empty(2, 3, 6, 6, dtype=torch.uint8, device="meta")
+    assert reader.read(stored).shape == (2, 3, 6, 6)
+    placed = _placed(data.fields[0].mean, 2, "float32", stored.device)  # type: ignore[arg-type]
+    assert placed is _placed(data.fields[0].mean, 2, "float32", stored.device)  # type: ignore[arg-type]
+    assert (placed.device.type, tuple(placed.shape)) == ("meta", (3, 1, 1))

@@ -16,6 +16,7 @@ from crowdgrad.domain.work import Version
 from crowdgrad.host.evaluation import Scores
 from crowdgrad.host.telling.status import CheckpointStatus, Others, Point, Status, TimeSplit, spell
 from crowdgrad.host.telling.taking import take_status
+from crowdgrad.planner.label_noise import LabelNoise
 from tests.host import small
 
 
@@ -99,6 +100,16 @@ def test_at_the_end_it_is_told_in_words_why_people_went() -> None:
     with console.capture() as found:
         summary(console, replace(a_status(), departures_by_kind={"host": 4, "slow": 1}), "runs/x")
     assert "5 went (4 went with the host, 1 were too slow)" in found.get()
+
+
+def test_at_the_end_it_is_told_whether_labels_look_wrong() -> None:
+    noise = LabelNoise(share=0.2, error=0.013, reason="200 of 1,000 records")
+    for found, wanted in ((noise, "the loss of 20.0 % (± 1.3 %) stays high"), (None, "")):
+        console = Console(width=200)
+        with console.capture() as told:
+            summary(console, replace(a_status(), label_noise=found), "runs/x")
+        assert ("Noise in labels" in told.get()) is (found is not None)
+        assert wanted in told.get()
 
 
 def test_at_the_end_everybody_has_the_speed_of_all_their_time() -> None:

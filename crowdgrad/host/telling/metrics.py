@@ -17,6 +17,7 @@ from crowdgrad.host.evaluation import Scores
 from crowdgrad.host.members.departures import Departure
 from crowdgrad.host.telling.status import MemberStatus, Status, finite, point
 from crowdgrad.host.telling.tensorboard import EventFile, Histogram
+from crowdgrad.planner.label_noise import LabelNoise
 
 Json = dict[str, object]
 TRAINING_EVERY_S = 1.0
@@ -37,6 +38,7 @@ OF_MEMBER = (
 )  # fmt: skip
 """What a line `volunteers` takes from each member as it is."""
 OF_TIMES = ("compute_s", "exchange_s", "wait_s")
+OF_LABEL_NOISE = ("share", "error", "threshold", "samples", "looks", "reason")
 OF_DEPARTURE = ("at_s", "name", "reason", "stayed_s", "samples")
 
 
@@ -62,11 +64,13 @@ class MetricsLog:
         self._told: tuple[int, int] | None = None
         """Setbacks and departures that are in the file."""
         self._known: dict[str, tuple[object, ...]] = {}
+        self._looked: LabelNoise | None = None
 
     def note(self, now: float, status: Status) -> None:
         if self._told is None:
             self._begin(status)
         self._tell_setback(status)
+        self._tell_look(status)
         if now - self._written_at < TRAINING_EVERY_S:
             return
         self._written_at = now
@@ -91,6 +95,7 @@ class MetricsLog:
     def _begin(self, status: Status) -> None:
         """A host that goes on from a checkpoint has all that came before in the file already."""
         self._told = (status.setbacks, _gone(status))
+        self._looked = status.label_noise
         step = step_of(status)
         if self._board_folder is not None:
             resumed_at = step if status.resumed else None
@@ -113,6 +118,15 @@ class MetricsLog:
         if status.setbacks > setbacks:
             self._append(setback_line(status))
             self._told = (status.setbacks, gone)
+
+    def _tell_look(self, status: Status) -> None:
+        found = status.label_noise
+        if found is self._looked or found is None:
+            return
+        self._looked = found
+        self._append(look_line(status, found))
+        if self._board is not None and found.share is not None:
+            self._board.add(self._wall(), step_of(status), {"train/label_noise": found.share})
 
     def _tell_departures(self, status: Status) -> None:
         assert self._told is not None
@@ -167,6 +181,12 @@ def departure_line(departure: Departure) -> Json:
 
 def setback_line(status: Status) -> Json:
     return _line("setback", {"elapsed_s": status.elapsed_s, "notice": status.notice})
+
+
+def look_line(status: Status, found: LabelNoise) -> Json:
+    """What the last looks at single training records say."""
+    fields = {name: getattr(found, name) for name in OF_LABEL_NOISE}
+    return _line("look", {"elapsed_s": status.elapsed_s, "version": status.version, **fields})
 
 
 def restart_line(status: Status) -> Json:
@@ -226,7 +246,7 @@ def scalars(status: Status) -> dict[str, float]:
 
 
 def score_scalars(scores: Scores) -> dict[str, float]:
-    split = {"validate": "validation", "test": "test"}[scores.kind]
+    split = "validation" if scores.kind == "validate" else scores.kind
     return {f"{split}/{name}": value for name, value in (("loss", scores.loss),
                                                         *scores.metrics.items())}  # fmt: skip
 

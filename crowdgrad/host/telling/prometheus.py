@@ -123,6 +123,8 @@ METRICS: tuple[Metric, ...] = (
            _one(lambda s: s.learning_rate)),
     Metric("train_loss", "gauge", "Smoothed over updates.", _one(lambda s: s.train_loss)),
     Metric("score", "gauge", "What evaluations found.", _scores),
+    Metric("label_noise_ratio", "gauge", "Training records whose loss stays high, 0 to 1.",
+           _one(lambda s: s.label_noise.share if s.label_noise else None)),
     Metric("staleness", "histogram", "Changes between an update's start and its arrival.",
            _staleness),
     Metric("received_bytes_total", "counter", "From all volunteers.",

@@ -20,6 +20,7 @@ from crowdgrad.host.telling.status import (
     TimeSplit,
     spell,
 )
+from crowdgrad.planner.label_noise import noise_in_words
 
 FEW_BARS = 7
 STYLE = """
@@ -71,7 +72,7 @@ def render(prepared: Prepared, status: Status, history: Sequence[Scores]) -> str
 <p class="sub">{escape(_ending(status))}</p>
 <div class="cards">{_cards(status)}</div>
 <div class="two">{_charts(status, history)}</div>
-<section><h2>Who trained it</h2>{_members(status.members)}</section>
+{_labels(status)}<section><h2>Who trained it</h2>{_members(status.members)}</section>
 <section><h2>Who came and went</h2>{_departures(status)}</section>
 <section><h2>How</h2>{_details(prepared, status)}</section>
 <footer>Run <code>{escape(job.id)}</code>. Program <code>{job.program[:16]}…</code>,
@@ -172,6 +173,32 @@ def _staleness(status: Status) -> str:
 def _range(bucket: StalenessBucket) -> str:
     same = bucket.least == bucket.most
     return str(bucket.least) if same else f"{bucket.least}–{bucket.most}"
+
+
+def _labels(status: Status) -> str:
+    """Whether labels look wrong, and the records to look at first."""
+    noise = status.label_noise
+    if noise is None:
+        return ""
+    told = f'<p class="note">{escape(noise_in_words(noise))}</p>'
+    bars = [
+        (f"{b.most:.2g}" if b.most is not None else "more", float(b.records))
+        for b in noise.histogram
+    ]
+    chart = ""
+    if bars:
+        chart = bar_chart(bars, x_label="loss, below", y_label="Training records by loss")
+    rows = "".join(
+        f"<tr><td>{s.shard}</td><td>{s.row}</td><td>{s.loss:.3g}</td>"
+        f'<td class="l">{escape(s.label)}</td></tr>'
+        for s in noise.suspects
+    )
+    head = "<th>Shard</th><th>Row</th><th>Loss, at least</th><th class='l'>Label</th>"
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>" if rows else ""
+    return (
+        f"<section><h2>Noise in labels</h2>{told}"
+        f'<div class="two"><div>{chart}</div><div>{table}</div></div></section>\n'
+    )
 
 
 def _members(members: Sequence[MemberStatus]) -> str:

@@ -15,6 +15,7 @@ from crowdgrad.domain.job import JobState
 from crowdgrad.domain.program import Better
 from crowdgrad.host.evaluation import Scores
 from crowdgrad.host.members.departures import Departure
+from crowdgrad.planner.label_noise import LabelNoise
 
 SHARES = ("accuracy", "top", "precision", "recall", "share", "rate", "f1")
 """Metrics with such a word in their name are parts of a whole, read in per cent."""
@@ -180,6 +181,8 @@ class Status:
     """Whether data may be added while it is trained on."""
     growths: int = 0
     """How often that has happened."""
+    label_noise: LabelNoise | None = None
+    """What looks at single training records say of their labels; None where nobody looks."""
 
     @property
     def watched(self) -> str:

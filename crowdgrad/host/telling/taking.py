@@ -53,7 +53,7 @@ def take_status(
         reason=ending.reason if ending else "",
         paused=training.course.paused,
         elapsed_s=training.course.elapsed_s(now),
-        progress=_progress(training, now),
+        progress=training.progress(now),
         epochs_done=training.book.epochs_done,
         epochs=training.job.stop.epochs,
         version=str(training.parameters.version),
@@ -94,6 +94,7 @@ def take_status(
         train_records=training.state.train_records,
         growing=training.job.growing,
         growths=training.state.growths,
+        label_noise=training.course.looking.noise if training.course.looking else None,
     )
 
 
@@ -150,15 +151,6 @@ def checkpoint_status(health: Health, now: float) -> CheckpointStatus:
         written=health.written,
         trouble=health.trouble,
     )
-
-
-def _progress(training: Training, now: float) -> float:
-    ending = training.course.ending
-    if ending is not None and ending.state == "finished":
-        return 1.0
-    rule = training.job.stop
-    by_time = training.course.elapsed_s(now) / (60 * rule.minutes) if rule.minutes else 0.0
-    return min(1.0, max(training.book.epochs_done / rule.epochs, by_time))
 
 
 def _member(account: Contribution, total: int, now: float) -> MemberStatus:

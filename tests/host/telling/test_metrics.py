@@ -20,6 +20,7 @@ from crowdgrad.host.telling.metrics import (
     training_line,
 )
 from crowdgrad.host.telling.status import Status, TimeSplit
+from crowdgrad.planner.label_noise import UNKNOWN, LabelNoise
 from tests.cli.test_display import a_status
 
 SCORES = Scores(
@@ -138,6 +139,16 @@ def test_a_host_that_goes_on_says_so_and_tells_nothing_again(tmp_path: Path) -> 
     assert kept.lines[0]["version"] == "4.17"
     assert kept.lines[0]["resumed"] == 2
     kept.log.close(0.1, status)
+
+
+def test_every_look_is_written_once() -> None:
+    kept, status = Kept(), a_status()
+    found = LabelNoise(share=0.25, error=0.01, threshold=2.3, samples=40, looks=1, reason="seen")
+    for now, noise in enumerate((None, UNKNOWN, found, found, replace(found, looks=2))):
+        kept.log.note(0.1 * now, replace(status, label_noise=noise))
+    assert [(line["share"], line["looks"]) for line in kept.of("look")] == [
+        (None, 0), (0.25, 1), (0.25, 2),
+    ]  # fmt: skip
 
 
 def test_the_end_is_written_whenever_it_comes() -> None:

@@ -15,6 +15,7 @@ from crowdgrad.host.members.departures import Kind
 from crowdgrad.host.telling import metrics
 from crowdgrad.host.telling.logbook import entry
 from crowdgrad.host.telling.prometheus import MAX_MEMBERS, MEMBER_METRICS, METRICS, PREFIX
+from crowdgrad.planner.label_noise import UNKNOWN
 from tests.cli.test_display import a_status
 from tests.host.telling.test_logbook import a_record
 from tests.host.telling.test_prometheus import full, parse, render
@@ -50,6 +51,7 @@ def test_every_kind_of_line_has_its_row() -> None:
         metrics.departure_line(status.departures[0]),
         metrics.setback_line(status),
         metrics.restart_line(status),
+        metrics.look_line(status, UNKNOWN),
         metrics.score_line(SCORES),
         metrics.score_line(replace(SCORES, kind="test")),
     ]
@@ -71,6 +73,8 @@ def test_every_field_of_a_line_is_named() -> None:
         | names_of(metrics.setback_line(status))
         | names_of(metrics.restart_line(status))
     )
+    text = part("\n`look`:", "[below]") + part("[below](#noise-in-labels),", "\n`validate` and")
+    assert {*re.findall(r"`(\w+)`", text)} == names_of(metrics.look_line(status, UNKNOWN))
     text = part("\n`validate` and `test`:", "\n## TensorBoard")
     assert {*re.findall(r"`(\w+)`", text)} == names_of(metrics.score_line(SCORES))
 
@@ -80,7 +84,7 @@ def test_every_tag_is_named() -> None:
         **metrics.score_scalars(SCORES),
         **metrics.score_scalars(replace(SCORES, kind="test")),
     }
-    tags = {*metrics.scalars(a_status()), *scores, "staleness/updates"}
+    tags = {*metrics.scalars(a_status()), *scores, "staleness/updates", "train/label_noise"}
     assert named(part("## TensorBoard", "## Prometheus")) == tags
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from crowdgrad.host.telling.prometheus import MAX_MEMBERS, MEMBER_METRICS, METRICS, PREFIX, render
 from crowdgrad.host.telling.status import CheckpointStatus, Point, StalenessBucket, Status
+from crowdgrad.planner.label_noise import LabelNoise
 from tests.cli.test_display import a_status
 
 NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*\Z")
@@ -91,6 +92,7 @@ def full() -> Status:
         checkpoint=CheckpointStatus(version="0.3", age_s=1.5, bytes=9, written=2, trouble=""),
         best=point,
         test=point,
+        label_noise=LabelNoise(share=0.25),
     )
 
 

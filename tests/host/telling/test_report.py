@@ -23,6 +23,7 @@ from crowdgrad.host.telling.charts import Line, bar_chart, line_chart, ticks
 from crowdgrad.host.telling.report import render
 from crowdgrad.host.telling.status import Point, StalenessBucket, Status, TimeSplit
 from crowdgrad.host.telling.taking import take_status
+from crowdgrad.planner.label_noise import UNKNOWN, Suspect, judge
 from crowdgrad.recipes.async_sgd import AsyncSGD
 from tests.host import small
 
@@ -126,6 +127,24 @@ def test_it_says_which_way_is_better_and_where_it_began() -> None:
                    "5 of 9 test records", "perplexity 0.5, loss 0.2"):  # fmt: skip
         assert wanted in text
     assert "50.00 %" not in text
+
+
+def test_it_tells_whose_labels_look_wrong() -> None:
+    seen = {n: 5.0 + n if n < 3 else 0.01 * n for n in range(40)}
+    noise, _ = judge([seen] * 3, 10)
+    suspect = Suspect(shard=4, row=17, loss=6.25, label="3 (<b>cat)")
+    told = replace(status("ada"), label_noise=replace(noise, suspects=(suspect,)))
+    page = Reader(render(prepared("Digits"), told, history(1.0)))
+    text = " ".join(page.text)
+    for wanted in ("Noise in labels", "the loss of 7.5 %", "3 of 40 training records", "6.25",
+                   "3 (<b>cat)", "loss, below", "more"):  # fmt: skip
+        assert wanted in text
+    assert page.loads == []
+    unknown = replace(status("ada"), label_noise=UNKNOWN)
+    assert "not known; nobody has looked" in " ".join(
+        Reader(render(prepared("Digits"), unknown, history(1.0))).text
+    )
+    assert "Noise in labels" not in render(prepared("Digits"), status("ada"), history(1.0))
 
 
 def test_it_tells_who_came_and_went_and_why() -> None:
