@@ -51,7 +51,7 @@ def look(files: Sequence[SourceFile], options: Options) -> Look:
     sample = {name: [row.get(name) for row in rows] for name in names}
     known = Known(
         tokens=tokens_of(options.text.tokens),
-        shapes=shapes_in(sample),
+        shapes=shapes_in(sample, options),
         picture=picture_in(sample, options),
     )
     return Look(sample=sample, known=known)
