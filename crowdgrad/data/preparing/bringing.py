@@ -34,7 +34,7 @@ MANY = 100_000
 
 
 UNPACKING = (
-    EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile, lzma.LZMAError, NotImplementedError,
+    OSError, EOFError, zlib.error, zipfile.BadZipFile, lzma.LZMAError, NotImplementedError,
     RuntimeError, ValueError,
 )  # fmt: skip
 """What archives raise that are broken, locked, or packed in a way we do not know."""

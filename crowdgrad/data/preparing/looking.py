@@ -16,17 +16,18 @@ LOOKED_AT = 100
 """Pictures of a column."""
 
 
-def shapes_in(sample: Mapping[str, Sequence[Any]]) -> dict[str, tuple[int, ...]]:
+def shapes_in(sample: Mapping[str, Sequence[Any]], options: Options) -> dict[str, tuple[int, ...]]:
     """Of one record where all have one shape, else of one step; nothing for single numbers."""
     found = {}
     for name, values in sample.items():
         shapes = Counter(shape for value in values if (shape := _shape(value)) is not None)
-        if not shapes or set(shapes) == {()}:
+        full = Counter({shape: n for shape, n in shapes.items() if 0 not in shape}) or shapes
+        if not full or set(full) == {()}:
             continue
-        if len(shapes) == 1:
-            found[name] = next(iter(shapes))
-        else:
-            found[name] = shapes.most_common(1)[0][0][1:]
+        usual = full.most_common(1)[0][0]
+        wish = options.columns.get(name, ColumnWish()).kind
+        steps = wish == "sequence" or (wish != "number" and len(shapes) > 1)
+        found[name] = usual[1:] if steps else usual
     return found
 
 

@@ -154,7 +154,7 @@ def _of_rows(parts: Sequence[tuple[Split | None, Any]], name: str) -> Objects:
         sample = {key: [row.get(key) for row in rows] for key in names}
         known = Known(
             tokens=tokens_of(options.text.tokens),
-            shapes=shapes_in(sample),
+            shapes=shapes_in(sample, options),
             picture=picture_in(sample, options),
             labels=_labels(parts),
         )

@@ -145,7 +145,9 @@ def guess(values: Sequence[Any], *, written: bool) -> tuple[Kind, str]:
         return "drop", "its values are not numbers, words, pictures or lists of numbers"
     if all(shape is not None and 0 in shape for shape in shapes):
         return "drop", "its lists are empty"
-    if len(shapes) == 1:
+    lengths = len(shapes)
+    shapes = {shape for shape in shapes if shape is not None and 0 not in shape}  # [] fits any
+    if lengths == 1:
         (shape,) = shapes
         return "number", "numbers" if not shape else f"lists of {_times(shape)} numbers"
     if len({shape[1:] for shape in shapes if shape}) == 1 and () not in shapes:

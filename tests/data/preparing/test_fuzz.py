@@ -21,7 +21,7 @@ from tests.data.preparing.making import made, records
 ENDINGS = ("csv", "tsv", "jsonl", "parquet", "arrow", "npy", "npz", "idx", "txt", "png", "jpg",
            "gif", "csv.gz", "tiff", "webp", "bmp", "ppm", "feather", "bin")  # fmt: skip
 QUICK = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 
@@ -121,6 +121,7 @@ WHOLE: dict[str, bytes] = {
 @example(b"[]", "jsonl")
 @example(b'{"a": {"bytes": "x"}}', "jsonl")
 @example(b'{"a": []}\n{"a": []}', "jsonl")
+@example(b"\x93NUMPY\x01\x00\x0a\x00{'descr': (", "npy")
 @example(b"[" * 5000, "jsonl")
 @example(b'{"a": ' * 5000, "jsonl")
 def test_any_bytes(place: Path, data: bytes, ending: str) -> None:
@@ -142,7 +143,7 @@ def test_what_is_whole_is_read(place: Path, ending: str) -> None:
 
 
 @pytest.mark.parametrize("ending", WHOLE)
-@settings(QUICK, max_examples=25)
+@settings(QUICK, max_examples=15)
 @given(st.data())
 def test_files_with_some_bytes_altered(place: Path, ending: str, data: st.DataObject) -> None:
     raw = bytearray(WHOLE[ending])

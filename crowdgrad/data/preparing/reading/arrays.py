@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 import re
+import tokenize
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -105,12 +107,14 @@ def place_of(file: SourceFile) -> ArrayPlace:
         else:
             try:
                 shape, fortran, dtype = _npy_header(opened)
-            except (ValueError, EOFError, SyntaxError) as error:
+            except (ValueError, EOFError, SyntaxError, TypeError, tokenize.TokenError,
+                    RecursionError, MemoryError) as error:  # fmt: skip
                 raise DataMalformed(
                     f"{file.name} cannot be read: {error}.", advice="Write it with numpy.save."
                 ) from None
             offset = opened.tell()
-    if dtype.kind not in "fiub" or not 0 < len(shape) <= MAX_RANK + 1 or dtype.itemsize > 8:
+    strange = dtype.kind not in "fiub" or dtype.itemsize > 8 or any(size < 0 for size in shape)
+    if strange or not 0 < len(shape) <= MAX_RANK + 1:
         raise DataMalformed(
             f"{file.name} holds {dtype} {shape}.",
             advice="Give arrays of numbers, records along the first dimension.",
@@ -129,7 +133,9 @@ def _npy_header(opened: object) -> tuple[tuple[int, ...], bool, np.dtype]:
 
     version = npy.read_magic(opened)  # type: ignore[arg-type]
     read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-    return read(opened)  # type: ignore[arg-type]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of versions of numpy that wrote it otherwise
+        return read(opened)  # type: ignore[arg-type]
 
 
 def column_of(name: str) -> str:

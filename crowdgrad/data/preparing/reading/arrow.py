@@ -58,7 +58,7 @@ def look_at(table: pa.Table, options: Options) -> Look:
     sample = {name: table.column(name).to_pylist() for name in table.column_names}
     known = Known(
         tokens=tokens_of(options.text.tokens),
-        shapes=shapes_in(sample),
+        shapes=shapes_in(sample, options),
         picture=picture_in(sample, options),
     )
     return Look(sample=sample, known=known)

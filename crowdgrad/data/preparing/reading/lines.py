@@ -63,7 +63,7 @@ def look(files: Sequence[SourceFile], options: Options) -> Look:
     sample = {name: [row.get(name) for row in rows] for name in names}
     known = Known(
         tokens=tokens_of(options.text.tokens),
-        shapes=shapes_in(sample),
+        shapes=shapes_in(sample, options),
         picture=picture_in(sample, options),
         types=_types(sample),
     )
