@@ -24,6 +24,13 @@ CLASSES_SHOWN = 12
 def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     show = commands.add_parser("show", help="fields, splits, classes and some records")
     show.add_argument("--records", metavar="N", type=int, default=SHOWN, help=f"how many ({SHOWN})")
+    show.add_argument(
+        "--record",
+        metavar="SHARD:ROW",
+        action="append",
+        default=[],
+        help="only this one of a prepared folder, as reports name it; as often as you like",
+    )
     show.set_defaults(run=run_show)
     verify = commands.add_parser("verify", help="read every byte and compare it with its hash")
     verify.set_defaults(run=run_verify)
@@ -39,12 +46,38 @@ def run_show(args: argparse.Namespace) -> int:
 
     if is_folder(Path(args.name)):
         folder = open_folder(Path(args.name))
+        if args.record:
+            return _show_records(folder, args.record, args.json)
         record = read_record(folder.path)
         write_json(args.json, report_of(folder, record))
         if args.json != "-":
             print_folder(folder, record, args.records)
         return 0
     return _show_known(args)
+
+
+def _show_records(folder: DataFolder, places: Sequence[str], json: str | None) -> int:
+    """The records that a report found worth a look. Raises UserError."""
+    from crowdgrad.data.preview import in_words
+    from crowdgrad.errors import UserError
+
+    manifest, told = folder.manifest, []
+    for place in places:
+        shard, _, row = place.partition(":")
+        inside = shard.isdigit() and row.isdigit() and int(shard) < len(manifest.shards)
+        if not inside or int(row) >= manifest.shards[int(shard)].records:
+            raise UserError(
+                f"there is no record {place}.",
+                advice=f"Write SHARD:ROW; there are {len(manifest.shards)} shards, from 0 on.",
+            )
+        columns = [column[int(row)][None] for column in folder.columns(int(shard))]
+        (words,) = in_words(manifest.fields, columns, manifest.card)
+        told.append(dict(zip((field.name for field in manifest.fields), words, strict=True)))
+    write_json(json, {"records": told})
+    if json != "-":
+        for place, record in zip(places, told, strict=True):
+            print(f"{place}  " + "; ".join(f"{name}: {text}" for name, text in record.items()))
+    return 0
 
 
 def _show_known(args: argparse.Namespace) -> int:

@@ -131,6 +131,11 @@ def test_show_and_verify(here: Path, capsys: pytest.CaptureFixture[str]) -> None
     capsys.readouterr()
     assert run("data", "show", "people.prepared") == 0
     assert "float32 4" in capsys.readouterr().out
+    assert run("data", "show", "people.prepared", "--record", "0:3", "--json", "-") == 0
+    (record,) = json.loads(capsys.readouterr().out)["records"]
+    assert record["y"] in ("yes", "no")
+    with pytest.raises(UserError, match="no record 9:0"):
+        run("data", "show", "people.prepared", "--record", "9:0")
     assert run("data", "show", "digits", "--json", "-") == 0
     assert json.loads(capsys.readouterr().out)["records"] == {"train": 1437, "test": 360}
     assert run("data", "verify", "people.prepared") == 0
