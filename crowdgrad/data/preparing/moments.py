@@ -67,8 +67,9 @@ def mean_and_std(whole: Moments, field: FieldPlan) -> tuple[Moment, Moment] | tu
     means, stds = [], []
     for mean, square in zip(whole.means, whole.squares, strict=True):
         std = float(np.sqrt(square / whole.count))
-        means.append(_rounded(mean, max(abs(mean), std / 1000)))
-        stds.append(1.0 if std <= SAME * abs(mean) else _rounded(std, std) or 1.0)
+        means.append(_rounded(mean, max(abs(mean), std / 10)))
+        same = std <= SAME * abs(mean)
+        stds.append(1.0 if same else _rounded(std, max(std, abs(mean) / 100)) or 1.0)
     at = 0
     for source in field.sources if field.make == "stack" else ():
         width = len(source.names) if source.onehot else 1
