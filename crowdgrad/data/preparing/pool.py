@@ -130,7 +130,7 @@ class _Worker:
         try:
             send(self._process.stdin, Ask(step, number))
             answer = receive(self._process.stdout, Answer)
-        except (BrokenPipeError, ValueError):
+        except (BrokenPipeError, ValueError, msgspec.DecodeError):  # or died in mid-sentence
             answer = None
         if answer is None:
             code = self._process.wait()
