@@ -27,6 +27,7 @@ class Moments(msgspec.Struct):
     """Sums of squared differences from the mean."""
 
 
+@np.errstate(over="ignore", invalid="ignore")  # what has no deviation is refused with its field
 def moments(values: Array, field: FieldPlan) -> Moments:
     """Of some records; for each place of the first dimension, or for all of them together."""
     if not field.normal or not len(values):
@@ -42,6 +43,7 @@ def moments(values: Array, field: FieldPlan) -> Moments:
     return Moments(count, means.tolist(), squares.tolist())
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def joined(parts: Iterable[Moments]) -> Moments:
     """All together, in the order of the parts."""
     whole = Moments()

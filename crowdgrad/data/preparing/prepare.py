@@ -388,11 +388,14 @@ class _Preparation:
         for number, one in enumerate(fitted.fields):
             moments: Moments = joined(run.moments[number] for run in runs)
             mean, std = mean_and_std(moments, one)
-            fields.append(
-                Field(
-                    name=one.name, dtype=cast(DType, one.dtype), shape=one.shape, mean=mean, std=std
-                )
-            )
+            dtype = cast(DType, one.dtype)
+            try:
+                field = Field(name=one.name, dtype=dtype, shape=one.shape, mean=mean, std=std)
+            except ValueError as error:
+                raise DataMalformed(
+                    f"the data cannot travel: {error}.", advice="Mend it, or say --no-normalise."
+                ) from None
+            fields.append(field)
         cut = sum(run.cut for run in runs)
         if cut:
             self._notes.append(f"{cut:,} sequences were longer than their field and were cut")
