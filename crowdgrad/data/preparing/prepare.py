@@ -393,7 +393,8 @@ class _Preparation:
                 field = Field(name=one.name, dtype=dtype, shape=one.shape, mean=mean, std=std)
             except ValueError as error:
                 raise DataMalformed(
-                    f"the data cannot travel: {error}.", advice="Mend it, or say --no-normalise."
+                    f"the data cannot travel: {error}.",
+                    advice="Mend it, or ask for normalise = false.",
                 ) from None
             fields.append(field)
         cut = sum(run.cut for run in runs)
