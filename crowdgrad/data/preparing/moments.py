@@ -28,6 +28,7 @@ class Moments(msgspec.Struct):
     """Sums of squared differences from the mean."""
 
 
+@np.errstate(over="ignore", invalid="ignore")  # what has no deviation is refused with its field
 def moments(values: Array, field: FieldPlan) -> Moments:
     """Of some records; for each place of the first dimension, or for all of them together."""
     if not field.normal or not len(values):
@@ -46,6 +47,7 @@ def _of(values: Array) -> Moments:
     return Moments(count, means.tolist(), np.einsum("ijk,ijk->j", block, block).tolist())
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def joined(parts: Iterable[Moments]) -> Moments:
     """All together, in the order of the parts."""
     whole = Moments()
@@ -71,8 +73,9 @@ def mean_and_std(whole: Moments, field: FieldPlan) -> tuple[Moment, Moment] | tu
     means, stds = [], []
     for mean, square in zip(whole.means, whole.squares, strict=True):
         std = float(np.sqrt(square / whole.count))
-        means.append(_rounded(mean, max(abs(mean), std / 1000)))
-        stds.append(1.0 if std <= SAME * abs(mean) else _rounded(std, std) or 1.0)
+        means.append(_rounded(mean, max(abs(mean), std / 10)))
+        same = std <= SAME * abs(mean)
+        stds.append(1.0 if same else _rounded(std, max(std, abs(mean) / 100)) or 1.0)
     at = 0
     for source in field.sources if field.make == "stack" else ():
         width = len(source.names) if source.onehot else 1

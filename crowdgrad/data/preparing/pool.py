@@ -23,6 +23,9 @@ from crowdgrad.data.preparing.stages import RESULTS, Work
 from crowdgrad.errors import ChildDied, CrowdgradError, tree
 
 _LENGTH = struct.Struct("<I")
+SPARING = {"ARROW_DEFAULT_MEMORY_POOL": "system", "OPENBLAS_NUM_THREADS": "1"}
+"""A worker's libraries: Arrow's own pool sets a gigabyte aside, which a limit on memory refuses;
+numpy's a buffer for every core."""
 FEW = 4
 """Steps for which no process is started."""
 
@@ -118,6 +121,7 @@ class _Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C reaches the starter alone
+            env={**SPARING, **os.environ},
         )
 
     def take(self, step: str, number: int) -> Any:
@@ -126,7 +130,7 @@ class _Worker:
         try:
             send(self._process.stdin, Ask(step, number))
             answer = receive(self._process.stdout, Answer)
-        except (BrokenPipeError, ValueError):
+        except (BrokenPipeError, ValueError, msgspec.DecodeError):  # or died in mid-sentence
             answer = None
         if answer is None:
             code = self._process.wait()

@@ -12,7 +12,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate, groupby, pairwise
 from pathlib import Path
 from typing import Any, cast
 
@@ -344,7 +344,7 @@ class _Preparation:
         tokens: tuple[int, ...] = ()
         if fitted.length:
             tokens = tuple(accumulate(records, initial=0))
-            records = _windows(tokens, fitted.length)
+            records = _windows(plan.parts, tokens, fitted.length)
             if not sum(records):
                 raise DataMalformed(
                     f"{tokens[-1]} tokens do not fill a window of {fitted.length} and one more.",
@@ -444,11 +444,15 @@ class _Preparation:
         for number, one in enumerate(fitted.fields):
             moments: Moments = joined(run.moments[number] for run in runs)
             mean, std = mean_and_std(moments, one)
-            fields.append(
-                Field(
-                    name=one.name, dtype=cast(DType, one.dtype), shape=one.shape, mean=mean, std=std
-                )
-            )
+            dtype = cast(DType, one.dtype)
+            try:
+                field = Field(name=one.name, dtype=dtype, shape=one.shape, mean=mean, std=std)
+            except ValueError as error:
+                raise DataMalformed(
+                    f"the data cannot travel: {error}.",
+                    advice="Mend it, or ask for normalise = false.",
+                ) from None
+            fields.append(field)
         cut = sum(run.cut for run in runs)
         if cut:
             self._notes.append(f"{cut:,} sequences were longer than their field and were cut")
@@ -545,11 +549,20 @@ def _size(part: Part) -> int:
     return len(part.files) or part.stop - part.start
 
 
-def _windows(tokens: Sequence[int], length: int) -> list[int]:
-    """How many windows begin in each part; the last token of all is only ever a `next`."""
-    total = max(0, tokens[-1] - 1) // length
-    begun = [min(total, -(-first // length)) for first in tokens[:-1]] + [total]
-    return [after - before for before, after in pairwise(begun)]
+def _windows(parts: Sequence[Part], tokens: Sequence[int], length: int) -> list[int]:
+    """How many windows begin in each part. `tokens`: before each part, and all there are.
+
+    Parts of one split follow each other, and no window leads from one split into another: the last
+    token of each is only ever a `next`.
+    """
+    found = []
+    for _, group in groupby(range(len(parts)), key=lambda number: parts[number].split):
+        numbers = list(group)
+        firsts = [tokens[number] - tokens[numbers[0]] for number in (*numbers, numbers[-1] + 1)]
+        total = max(0, firsts[-1] - 1) // length
+        begun = [min(total, -(-first // length)) for first in firsts[:-1]] + [total]
+        found += [after - before for before, after in pairwise(begun)]
+    return found
 
 
 def _before(counts: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:

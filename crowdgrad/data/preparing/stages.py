@@ -249,8 +249,12 @@ class Work:
     def _windows(self, number: int) -> list[Array]:
         """The windows that begin in this part; the last may end in another."""
         layout, length = self.layout, self.layout.fitted.length
-        first = layout.token_first[number]
-        begin = sum(layout.records[:number]) * length - first
+        parts = self.plan.parts
+        start = number  # of the parts of its split
+        while start and parts[start - 1].split == parts[number].split:
+            start -= 1
+        before = sum(layout.records[start:number]) * length
+        begin = layout.token_first[start] + before - layout.token_first[number]
         count = layout.records[number]
         if not count:
             return [np.zeros((0, length), field.dtype) for field in layout.fitted.fields]

@@ -39,6 +39,8 @@ from crowdgrad.data.preparing.values import LARGEST, check_finite, from_values, 
 from crowdgrad.errors import DataMalformed
 
 MAX_PART_RECORDS = 1 << 20
+READ_BYTES = 256 << 10
+"""Of each column of a Parquet file at a time."""
 
 
 def look(files: Sequence[SourceFile], options: Options) -> Look:
@@ -67,6 +69,11 @@ def look_at(table: pa.Table, options: Options) -> Look:
 def _is_parquet(path: str) -> bool:
     with open(path, "rb") as file:
         return file.read(4) == b"PAR1"
+
+
+def _parquet(path: str) -> pq.ParquetFile:
+    """Read through small buffers: a row group may be larger than our memory."""
+    return pq.ParquetFile(path, buffer_size=READ_BYTES, pre_buffer=False)
 
 
 def _schema(file: SourceFile) -> pa.Schema:
@@ -122,8 +129,8 @@ def _arrow(path: str) -> _Stream:
 
 def _first(file: SourceFile, records: int) -> pa.Table:
     if _is_parquet(file.path):
-        with pq.ParquetFile(file.path, memory_map=True) as opened:
-            batch = next(opened.iter_batches(batch_size=records), None)
+        with _parquet(file.path) as opened:
+            batch = next(opened.iter_batches(batch_size=records, use_threads=False), None)
             schema = opened.schema_arrow
     else:
         with _arrow(file.path) as stream:
@@ -156,7 +163,7 @@ def _ranges(file: SourceFile) -> Iterator[tuple[int, int]]:
 def _groups(file: SourceFile) -> list[tuple[int, int]]:
     """Records and bytes of every row group."""
     if _is_parquet(file.path):
-        with pq.ParquetFile(file.path, memory_map=True) as opened:
+        with _parquet(file.path) as opened:
             groups = [opened.metadata.row_group(n) for n in range(opened.metadata.num_row_groups)]
             return [(group.num_rows, group.total_byte_size) for group in groups]
     with _arrow(file.path) as stream:
@@ -179,7 +186,7 @@ def _rows(part: Part, names: list[str]) -> pa.Table:
                     found += _overlap(stream.batch(number).select(names), at, part)
                 at += records
             return pa.Table.from_batches(found).combine_chunks()
-    with pq.ParquetFile(part.file, memory_map=True, pre_buffer=False) as opened:
+    with _parquet(part.file) as opened:
         for number in range(opened.metadata.num_row_groups):
             records = opened.metadata.row_group(number).num_rows
             if at < part.stop and at + records > part.start:

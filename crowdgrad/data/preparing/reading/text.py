@@ -30,10 +30,11 @@ def look(files: Sequence[SourceFile], options: Options) -> Look:
 
 
 def parts(files: Sequence[SourceFile], known: Known) -> Iterator[Part]:
+    """Those of one split one after the other: no window leads from one split into another."""
     number = 0
-    for file in files:
+    for file in sorted(files, key=lambda file: file.split or ""):
         for start, stop, line in line_ranges(file.path, quotes=False, heading=False, anywhere=True):
-            yield Part(number, file.path, file.name, start, stop, line, None)
+            yield Part(number, file.path, file.name, start, stop, line, file.split)
             number += 1
 
 

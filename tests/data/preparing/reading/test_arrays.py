@@ -154,6 +154,14 @@ def test_other_arrays_are_refused(tmp_path: Path, array: np.ndarray) -> None:
         made(tmp_path / "x.npy", tmp_path / "out")
 
 
+def test_numbers_too_large_to_have_a_deviation(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.array([1e200, -1e200] * 20))
+    with pytest.raises(DataMalformed, match="cannot travel"):
+        made(tmp_path / "x.npy", tmp_path / "out")
+    kept = whole(tmp_path / "x.npy", tmp_path / "out", normalise=False)
+    assert set(kept["x"].tolist()) == {1e200, -1e200}
+
+
 def test_arrays_must_fit_each_other(tmp_path: Path) -> None:
     folder = tmp_path / "arrays"
     folder.mkdir()

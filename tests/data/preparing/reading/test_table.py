@@ -182,7 +182,7 @@ numbers = st.floats(allow_nan=False, allow_infinity=False, width=32)
 
 
 @settings(
-    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
     table=st.lists(st.tuples(cells, numbers, cells), min_size=1, max_size=25),

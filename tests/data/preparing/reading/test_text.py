@@ -57,6 +57,29 @@ def test_the_end_is_held_out(tmp_path: Path) -> None:
         assert sorted(records(result.folder, split)["x"].tolist()) == sorted(part)
 
 
+@pytest.mark.parametrize("part_bytes", [50, 4 << 20])
+def test_splits_that_a_text_has_are_kept(
+    tmp_path: Path, part_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As WikiText comes; validation, which it lacks here, is the end of what trains."""
+    monkeypatch.setattr(ranges, "PART_BYTES", part_bytes)
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    lines = {name: [f"{name} {n}\n" for n in range(50)] for name in ("test", "train")}
+    for name, text in lines.items():
+        (folder / f"wiki.{name}.txt").write_text("".join(text))
+    result = made(
+        folder, tmp_path / "out", text={"tokens": "byte", "length": 10}, validation=3, test=99
+    )
+    ids = {name: list("".join(text).encode()) for name, text in lines.items()}
+    test, train = records(result.folder, "test"), records(result.folder, "train", "validation")
+    assert in_sequence(test, 10) == windows(ids["test"], 10)
+    assert in_sequence(train, 10) == windows(ids["train"], 10)
+    count = (len(ids["train"]) - 1) // 10
+    held = [ids["train"][n * 10 : n * 10 + 10] for n in range(count - 3, count)]
+    assert sorted(records(result.folder, "validation")["x"].tolist()) == sorted(held)
+
+
 VOCABULARY = ["<unk>", "the", "cat", "sat", "ting", ".", "s"]
 
 
