@@ -110,7 +110,7 @@ def test_killed_and_taken_up_again(
     class Watching:
         """Looks at the work when it is all but done."""
 
-        def start(self, total: int | None, what: str) -> None: ...
+        def start(self, total: int | None, what: str, unit: str = "bytes") -> None: ...
 
         def advance(self, count: int) -> None:
             kept.update({name: done(tmp_path / "out", name) for name in before})
@@ -132,7 +132,7 @@ def test_a_killed_worker_is_said_to_be_and_a_second_run_completes(
 
         killed = False
 
-        def start(self, total: int | None, what: str) -> None: ...
+        def start(self, total: int | None, what: str, unit: str = "bytes") -> None: ...
 
         def advance(self, count: int) -> None:
             if not self.killed:
