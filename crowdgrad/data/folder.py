@@ -157,13 +157,16 @@ def read_chunk(folder: Path, name: ChunkHash) -> bytes:
     return data
 
 
-def write_chunk(folder: Path, data: bytes) -> ChunkHash:
-    """Unless it is there already. Raises DiskFull, CannotWrite."""
+def write_chunk(folder: Path, data: bytes, *, sync: bool = False) -> ChunkHash:
+    """Unless it is there already. `sync`: it lasts when this returns.
+
+    Raises DiskFull, CannotWrite.
+    """
     name = content_hash(data)
     path = chunk_path(folder, name)
     with disk_errors(path):
         if _size(path) != len(data) or path.read_bytes() != data:
-            write_whole(path, data, sync=False)
+            write_whole(path, data, sync=sync)
     return name
 
 

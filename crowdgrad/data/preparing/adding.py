@@ -206,7 +206,8 @@ class Adder:
         chunks = []
         for start in range(0, len(data), size):
             piece = data[start : start + size]
-            chunks.append(Chunk(hash=write_chunk(self._folder, piece), bytes=len(piece)))
+            name = write_chunk(self._folder, piece, sync=True)
+            chunks.append(Chunk(hash=name, bytes=len(piece)))
         return Shard(split="train", records=len(arrays[0]), chunks=tuple(chunks))
 
     def _card(self) -> Card:

@@ -49,6 +49,40 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
+WORKER_BYTES = 100 << 20
+"""What one worker takes at most, and what is left to the process that starts them."""
+LIMIT_FILES = (Path("/sys/fs/cgroup/memory.max"), Path("/proc/meminfo"))
+
+
+def jobs_within(cores: int, memory_bytes: int | None) -> int:
+    """As many as there are cores, unless memory is short."""
+    if memory_bytes is None:
+        return cores
+    return max(1, min(cores, memory_bytes // WORKER_BYTES - 1))
+
+
+def usual_jobs() -> int:
+    return jobs_within(cores(), free_memory())
+
+
+def free_memory() -> int | None:
+    """Bytes that this system, or the group we are in, still has; None: nobody says."""
+    found = []
+    limit, info = (_text(path) for path in LIMIT_FILES)
+    if limit.strip().isdigit():
+        found.append(int(limit))
+    free = [line.split()[1] for line in info.splitlines() if line.startswith("MemAvailable:")]
+    found += [int(kibibytes) * 1024 for kibibytes in free]
+    return min(found, default=None)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
+
+
 class Pool:
     def __init__(self, work: Work, jobs: int) -> None:
         self._work = work

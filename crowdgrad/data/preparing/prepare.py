@@ -8,13 +8,13 @@ depends on the records, the options and the seed: not on cores, interruptions or
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, groupby, pairwise
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -33,35 +33,27 @@ from crowdgrad.data.preparing.bringing import (
     remote_files,
     unpacked,
 )
+from crowdgrad.data.preparing.describing import Origin, manifest_of, notes_on
 from crowdgrad.data.preparing.finding import Found, find
-from crowdgrad.data.preparing.fitting import Fitted, fit, listed, spelled
-from crowdgrad.data.preparing.moments import Moments, joined, mean_and_std
+from crowdgrad.data.preparing.fitting import fit
+from crowdgrad.data.preparing.layouts import judge, laid_out, lay_out
 from crowdgrad.data.preparing.objects import Objects, objects
 from crowdgrad.data.preparing.options import Options
 from crowdgrad.data.preparing.parts import Format, Known, Look, Part
-from crowdgrad.data.preparing.placing import buckets, divide
-from crowdgrad.data.preparing.pool import Pool, cores
+from crowdgrad.data.preparing.pool import Pool, usual_jobs
 from crowdgrad.data.preparing.reading import reader_of
 from crowdgrad.data.preparing.record import Record, read_record, record_path, write_record
 from crowdgrad.data.preparing.schema import Schema, infer
-from crowdgrad.data.preparing.stages import Layout, Plan, RunTold, Work
+from crowdgrad.data.preparing.stages import Plan, Work
 from crowdgrad.data.preparing.tallies import Tally, together
 from crowdgrad.data.progress import Progress, Silent, Unit
 from crowdgrad.data.sealing import seal
-from crowdgrad.domain.data import (
-    MAX_CARD_WORDS,
-    MAX_DATA_TITLE,
-    Card,
-    Field,
-    Manifest,
-    Shard,
-    Split,
-)
-from crowdgrad.domain.program import DType
-from crowdgrad.errors import BadRecords, DataError, DataMalformed, missing_module, one_line
+from crowdgrad.domain.data import MAX_DATA_TITLE, Manifest
+from crowdgrad.errors import DataError, DataMalformed, missing_module
 from crowdgrad.files import disk_errors
 from crowdgrad.net.identity import Identity
 
+T = TypeVar("T")
 FORMAT = 1
 """Counts up whenever the same source would come out differently."""
 WORK = ".work"
@@ -88,11 +80,12 @@ def prepare(
 ) -> Result:
     """`source`: a path or address, several of them, or an object that holds records.
 
-    `jobs`: processes at work, by default one a core. Raises DataError, MachineError.
+    `jobs`: processes at work, by default one a core where memory allows. Raises DataError,
+    MachineError.
     """
     progress = progress or Silent()
     try:
-        return _Preparation(out, options, key, jobs or cores(), progress).run(source)
+        return _Preparation(out, options, key, jobs or usual_jobs(), progress).run(source)
     except ModuleNotFoundError as error:
         raise missing_module(error) or error from None
 
@@ -128,8 +121,6 @@ class _Preparation:
         self._work = Work(out / WORK, out)
         self._notes: list[str] = []
         self._sizes: dict[str, int] = {}
-        self._licence = options.licence
-        self._class_names: tuple[str, ...] = ()
 
     def run(self, source: Any) -> Result:
         self._check_place()
@@ -189,7 +180,7 @@ class _Preparation:
         self._write_plan(plan)
         with Pool(self._work, self._jobs) as pool:
             tallies = self._read(pool, plan)
-            return self._finish(pool, plan, tallies, name, _called(sources))
+            return self._finish(pool, plan, tallies, name, self._origin(_called(sources)))
 
     def _found(self, sources: Sequence[str]) -> tuple[list[Remote], list[Path], Found | None]:
         """What lies elsewhere, and what lies here."""
@@ -252,26 +243,39 @@ class _Preparation:
         self._work.write_plan(plan)
 
     def _read(self, pool: Pool, plan: Plan) -> list[Tally]:
-        tallies: list[Tally | None] = [self._work.has_read(n) for n in range(len(plan.parts))]
-        sizes = [_size(part) for part in plan.parts]
         unit: Unit = "records" if plan.format in ("images", "arrow", "arrays") else "bytes"
-        with _Shown(self._progress, "reading", sizes, unit) as shown:
-            for number, tally in enumerate(tallies):
-                if tally is not None:
-                    shown.done(number)
-            left = [number for number, tally in enumerate(tallies) if tally is None]
-            for number, tally in pool.run("read", left):
-                tallies[number] = tally
-                shown.done(number)
-        return cast(list[Tally], tallies)
+        return self._take(
+            pool, "read", "reading", self._work.has_read, list(map(_size, plan.parts)), unit
+        )
+
+    def _take(
+        self,
+        pool: Pool,
+        step: str,
+        words: str,
+        before: Callable[[int], T | None],
+        sizes: Sequence[int],
+        unit: Unit = "bytes",
+    ) -> list[T]:
+        """A step for every number, but for what an earlier try has left. `sizes`: for the bar."""
+        found = [before(number) for number in range(len(sizes))]
+        self._progress.start(sum(sizes), words, unit)
+        try:
+            left = [number for number, there in enumerate(found) if there is None]
+            if len(left) < len(found):
+                self._progress.advance(sum(sizes) - sum(sizes[number] for number in left))
+            for number, result in pool.run(step, left):
+                found[number] = result
+                self._progress.advance(sizes[number])
+        finally:
+            self._progress.done()
+        return cast(list[T], found)
 
     # -- objects ------------------------------------------------------------------------------
 
     def _from_objects(self, source: Objects) -> Result:
         """Nobody can tell whether an object has changed: it is read every time."""
         name = _digest(FORMAT, self._options, source.name)
-        self._licence = self._licence or source.licence
-        self._class_names = source.classes
         shutil.rmtree(self._work.folder, ignore_errors=True)
         self._begin(name)
         look = source.look(self._options)
@@ -291,28 +295,41 @@ class _Preparation:
         plan = Plan(source.format, schema, known, tuple(parts))
         self._write_plan(plan)
         with Pool(self._work, self._jobs) as pool:
-            return self._finish(pool, plan, tallies, name, source.name)
+            origin = self._origin(source.name, source.licence, source.classes)
+            return self._finish(pool, plan, tallies, name, origin)
+
+    def _origin(self, name: str, licence: str = "", classes: tuple[str, ...] = ()) -> Origin:
+        options = self._options
+        return Origin(options.title or name, name, options.licence or licence, classes)
 
     # -- what is the same for all -------------------------------------------------------------
 
     def _finish(
-        self, pool: Pool, plan: Plan, tallies: list[Tally], name: str, called: str
+        self, pool: Pool, plan: Plan, tallies: list[Tally], name: str, origin: Origin
     ) -> Result:
-        whole = together(tallies)
-        self._judge(whole)
-        fitted = fit(plan.format, plan.schema, plan.known, whole, self._options)
-        layout = self._layout(plan, tallies, fitted)
+        options, whole = self._options, together(tallies)
+        left_out = judge(whole, options)
+        if left_out:
+            self._notes.append(f"{left_out:,} bad records were left out")
+        fitted = fit(plan.format, plan.schema, plan.known, whole, options)
+        layout = lay_out(plan.parts, tallies, fitted, options)
         self._work.write_layout(layout)
-        layout = self._divided(pool, layout)
-        runs = self._sorted(pool, layout)
-        shards = self._cut(pool, layout)
-        manifest = self._manifest(plan, whole, fitted, runs, shards, called)
-        assert self._key is not None
-        data_folder.write_manifest(self._out, manifest, seal(manifest, self._key))
+        counts = dict(pool.run("divide", range(len(plan.parts))))
+        layout = laid_out(layout, [counts[number] for number in sorted(counts)], options)
+        self._work.write_layout(layout)
+        size = fitted.record_bytes
+        runs = self._take(
+            pool, "sort", "sorting", self._work.has_sorted, [n * size for n in layout.records]
+        )
+        room = [(bucket.stop - bucket.first) * size for bucket in layout.buckets]
+        cuts = self._take(pool, "cut", "writing chunks", self._work.has_cut, room)
+        shards = [shard for shards in cuts for shard in shards]
+        self._notes += notes_on(fitted, runs)
+        manifest = manifest_of(origin, fitted, runs, shards, left_out=left_out, notes=self._notes)
         record = Record(
             name=name,
             format=plan.format,
-            options=self._options,
+            options=options,
             schema=plan.schema,
             known=plan.known,
             fitted=fitted,
@@ -321,212 +338,22 @@ class _Preparation:
             notes=tuple(self._notes),
             sizes=self._sizes,
         )
-        write_record(self._out, record)
         pool.close()
-        self._tidy(manifest)
-        return Result(folder=open_folder(self._out), record=record, reused=False)
+        return self._publish(manifest, record)
 
-    def _judge(self, whole: Tally) -> None:
-        """Raises BadRecords where more are bad than may be."""
-        count = sum(whole.bad_counts.values())
-        limit = {"skip": count, "stop": 0}.get(str(self._options.bad), self._options.bad)
-        if count > int(limit):
-            raise _too_many(whole, count)
-        if not whole.records:
-            raise DataMalformed(
-                "there is no record left.", advice="Look at what was left out above."
-            )
-        if count:
-            self._notes.append(f"{count:,} bad records were left out")
-
-    def _layout(self, plan: Plan, tallies: list[Tally], fitted: Fitted) -> Layout:
-        records = [tally.records for tally in tallies]
-        tokens: tuple[int, ...] = ()
-        if fitted.length:
-            tokens = tuple(accumulate(records, initial=0))
-            records = _windows(plan.parts, tokens, fitted.length)
-            if not sum(records):
-                raise DataMalformed(
-                    f"{tokens[-1]} tokens do not fill a window of {fitted.length} and one more.",
-                    advice="Give more text, or a shorter --length.",
-                )
-        given: dict[Split, int] = {}
-        for part, count in zip(plan.parts, records, strict=True):
-            if part.split is not None:
-                given[part.split] = given.get(part.split, 0) + count
-        divided = [
-            part.split is None or (part.split == "train" and self._takes_from_train(given))
-            for part in plan.parts
-        ]
-        numbers = [count if yes else 0 for count, yes in zip(records, divided, strict=True)]
-        kept = {split: n for split, n in given.items() if split != "train" or not any(divided)}
-        classes = self._classes(fitted, tallies, divided)
-        alike = [sum(counts) for counts in zip(*classes, strict=True)] if classes else None
-        division = divide(self._options, kept, sum(numbers), alike, in_order=bool(fitted.length))
-        return Layout(
-            fitted=fitted,
-            division=division,
-            seed=self._options.seed,
-            records=tuple(records),
-            first=tuple(accumulate(numbers, initial=0))[:-1],
-            divided=tuple(divided),
-            class_first=_before(classes) if classes else (),
-            token_first=tokens,
-            chunk_bytes=self._options.chunk_bytes,
-        )
-
-    def _takes_from_train(self, given: dict[Split, int]) -> bool:
-        """Whether a source that has its own training records lacks a split we are to make."""
-        validation = not given.get("validation") and self._options.validation != 0
-        test = not given.get("test") and bool(self._options.test)
-        return validation or test
-
-    def _classes(
-        self, fitted: Fitted, tallies: list[Tally], divided: list[bool]
-    ) -> list[list[int]] | None:
-        """How many records of each class every part has, where classes are to be kept alike."""
-        if not self._options.stratify:
-            return None
-        if not fitted.target or fitted.length:
-            raise DataMalformed(
-                "there are no classes to divide alike.",
-                advice="Leave out --stratify, or name a target of classes with --target.",
-            )
-        return [
-            [tally.columns[fitted.target].names.get(name, 0) if yes and tally.records else 0
-             for name in fitted.classes]
-            for tally, yes in zip(tallies, divided, strict=True)
-        ]  # fmt: skip
-
-    def _divided(self, pool: Pool, layout: Layout) -> Layout:
-        counts: list[list[int]] = [[] for _ in layout.records]
-        for number, found in pool.run("divide", range(len(layout.records))):
-            counts[number] = found
-        totals = tuple(map(sum, zip(*counts, strict=True)))
-        cut = buckets(totals, layout.fitted.record_bytes, self._options.shard_records)
-        layout = msgspec.structs.replace(
-            layout, before=_before(counts), totals=totals, buckets=tuple(cut)
-        )
-        self._work.write_layout(layout)
-        return layout
-
-    def _sorted(self, pool: Pool, layout: Layout) -> list[RunTold]:
-        found = [self._work.has_sorted(number) for number in range(len(layout.records))]
-        sizes = [count * layout.fitted.record_bytes for count in layout.records]
-        with _Shown(self._progress, "sorting", sizes) as shown:
-            for number, told in enumerate(found):
-                if told is not None:
-                    shown.done(number)
-            left = [number for number, told in enumerate(found) if told is None]
-            for number, told in pool.run("sort", left):
-                found[number] = told
-                shown.done(number)
-        return cast(list[RunTold], found)
-
-    def _cut(self, pool: Pool, layout: Layout) -> list[Shard]:
-        found = [self._work.has_cut(number) for number in range(len(layout.buckets))]
-        sizes = [(b.stop - b.first) * layout.fitted.record_bytes for b in layout.buckets]
-        with _Shown(self._progress, "writing chunks", sizes) as shown:
-            for number, shards in enumerate(found):
-                if shards is not None:
-                    shown.done(number)
-            left = [number for number, shards in enumerate(found) if shards is None]
-            for number, shards in pool.run("cut", left):
-                found[number] = shards
-                shown.done(number)
-        return [shard for shards in found for shard in shards or ()]
-
-    def _manifest(
-        self, plan: Plan, whole: Tally, fitted: Fitted, runs: list[RunTold],
-        shards: list[Shard], called: str,
-    ) -> Manifest:  # fmt: skip
-        fields = []
-        for number, one in enumerate(fitted.fields):
-            moments: Moments = joined(run.moments[number] for run in runs)
-            mean, std = mean_and_std(moments, one)
-            dtype = cast(DType, one.dtype)
-            try:
-                field = Field(name=one.name, dtype=dtype, shape=one.shape, mean=mean, std=std)
-            except ValueError as error:
-                raise DataMalformed(
-                    f"the data cannot travel: {error}.",
-                    advice="Mend it, or ask for normalise = false.",
-                ) from None
-            fields.append(field)
-        cut = sum(run.cut for run in runs)
-        if cut:
-            self._notes.append(f"{cut:,} sequences were longer than their field and were cut")
-        self._notes += [f"{one.name} holds {spelled(one)}" for one in fitted.fields
-                        if one.make == "stack"]  # fmt: skip
-        classes = listed(tuple(one_line(name) for name in self._named(fitted)))
-        title = one_line(self._options.title or called)[:MAX_DATA_TITLE]
-        try:
-            return Manifest(
-                title=title,
-                fields=tuple(fields),
-                shards=tuple(shards),
-                card=Card(
-                    source=one_line(called),
-                    licence=one_line(self._licence),
-                    classes=classes,
-                    counts=fitted.counts if classes else (),
-                    vocabulary=fitted.vocabulary,
-                    left_out=sum(whole.bad_counts.values()),
-                    notes=tuple(one_line(note)[:MAX_CARD_WORDS] for note in self._notes),
-                ),
-            )
-        except ValueError as error:
-            raise DataMalformed(f"the data cannot travel: {error}.", advice="Mend that.") from None
-
-    def _named(self, fitted: Fitted) -> tuple[str, ...]:
-        """The classes, by the names the source has for their numbers."""
-        if self._class_names and all(name.isdigit() for name in fitted.classes):
-            numbers = list(map(int, fitted.classes))
-            if numbers == list(range(len(self._class_names))):
-                return self._class_names
-        return fitted.classes
-
-    def _tidy(self, manifest: Manifest) -> None:
-        """Remove the work, and chunks of what was here before."""
+    def _publish(self, manifest: Manifest, record: Record) -> Result:
+        """Name the chunks that are there; they last before the manifest that names them does."""
+        assert self._key is not None
+        if hasattr(os, "sync"):
+            os.sync()
+        data_folder.write_manifest(self._out, manifest, seal(manifest, self._key))
+        write_record(self._out, record)
         shutil.rmtree(self._work.folder, ignore_errors=True)
         kept = {chunk.hash for shard in manifest.shards for chunk in shard.chunks}
         for path in (self._out / data_folder.CHUNKS).glob("??/*"):
-            if path.name not in kept:
+            if path.name not in kept:  # of what was here before
                 path.unlink(missing_ok=True)
-
-
-def _too_many(whole: Tally, count: int) -> BadRecords:
-    kinds = ", ".join(
-        f"{times:,} {kind}" for kind, times in sorted(whole.bad_counts.items(), key=lambda k: -k[1])
-    )
-    first = whole.bad[0]
-    return BadRecords(
-        f"{count:,} of {whole.records + count:,} records are bad: {kinds}. The first: "
-        f"{first.where}: {first.kind}: {first.detail}.",
-        advice="Mend them, or leave them out with --bad skip (or --bad N for at most N).",
-        counts=whole.bad_counts,
-        shown=[(bad.file, bad.line, bad.kind, bad.detail) for bad in whole.bad],
-    )
-
-
-class _Shown:
-    """Progress over numbered pieces of known sizes."""
-
-    def __init__(
-        self, progress: Progress, what: str, sizes: Sequence[int], unit: Unit = "bytes"
-    ) -> None:
-        self._progress = progress
-        self._sizes = sizes
-        progress.start(sum(sizes), what, unit)
-
-    def done(self, number: int) -> None:
-        self._progress.advance(self._sizes[number])
-
-    def __enter__(self) -> _Shown:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.done()
+        return Result(folder=open_folder(self._out), record=record, reused=False)
 
 
 def _paths(source: Any) -> list[str] | None:
@@ -541,38 +368,13 @@ def _paths(source: Any) -> list[str] | None:
 
 def _called(sources: Sequence[str]) -> str:
     """Names without paths: where a file lies on somebody's machine is nobody's business."""
-    names = [source.rstrip("/").rsplit("/", 1)[-1].split("?")[0] for source in sources]
+    whole = [source if is_address(source) else str(Path(source).absolute()) for source in sources]
+    names = [source.rstrip("/").rsplit("/", 1)[-1].split("?")[0] for source in whole]
     return ", ".join(names)[:MAX_DATA_TITLE]
 
 
 def _size(part: Part) -> int:
     return len(part.files) or part.stop - part.start
-
-
-def _windows(parts: Sequence[Part], tokens: Sequence[int], length: int) -> list[int]:
-    """How many windows begin in each part. `tokens`: before each part, and all there are.
-
-    Parts of one split follow each other, and no window leads from one split into another: the last
-    token of each is only ever a `next`.
-    """
-    found = []
-    for _, group in groupby(range(len(parts)), key=lambda number: parts[number].split):
-        numbers = list(group)
-        firsts = [tokens[number] - tokens[numbers[0]] for number in (*numbers, numbers[-1] + 1)]
-        total = max(0, firsts[-1] - 1) // length
-        begun = [min(total, -(-first // length)) for first in firsts[:-1]] + [total]
-        found += [after - before for before, after in pairwise(begun)]
-    return found
-
-
-def _before(counts: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
-    """For each part, the sums over all parts before it."""
-    sums = [0] * len(counts[0])
-    found = []
-    for row in counts:
-        found.append(tuple(sums))
-        sums = [a + b for a, b in zip(sums, row, strict=True)]
-    return tuple(found)
 
 
 def _digest(*parts: object) -> str:

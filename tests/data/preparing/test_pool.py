@@ -17,6 +17,7 @@ import pytest
 
 from crowdgrad.data.preparing.options import Options
 from crowdgrad.data.preparing.parts import PART_BYTES
+from crowdgrad.data.preparing.pool import free_memory, jobs_within
 from crowdgrad.data.preparing.prepare import prepare
 from crowdgrad.data.sealing import root_of
 from crowdgrad.errors import ChildDied, DataMalformed
@@ -52,6 +53,28 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def undisturbed(source: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     out = tmp_path_factory.mktemp("undisturbed")
     return root_of(made(source, out, jobs=1).folder.manifest)
+
+
+@pytest.mark.parametrize(
+    ("cores", "megabytes", "jobs"),
+    [
+        (4, None, 4),
+        (4, 24_000, 4),
+        (4, 400, 3),
+        (2, 310, 2),
+        (2, 250, 1),
+        (8, 50, 1),
+        (1, 24_000, 1),
+    ],
+)
+def test_where_memory_is_short_fewer_work(cores: int, megabytes: int | None, jobs: int) -> None:
+    assert jobs_within(cores, megabytes and megabytes << 20) == jobs
+
+
+def test_this_machine_says_how_much_memory_it_has() -> None:
+    free = free_memory()
+    assert free is not None
+    assert free > 1 << 20
 
 
 def started(source: Path, out: Path) -> subprocess.Popen[bytes]:
