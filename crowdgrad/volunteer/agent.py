@@ -21,8 +21,6 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
-import msgspec
-
 from crowdgrad.domain.job import Job, Volunteer
 from crowdgrad.domain.routes import Whereabouts
 from crowdgrad.domain.work import Unit, Update
@@ -30,7 +28,6 @@ from crowdgrad.errors import (
     ChildDied,
     ConnectionLost,
     CrowdgradError,
-    DataAltered,
     DataError,
     NotDialled,
     NotPutThrough,
@@ -48,7 +45,6 @@ from crowdgrad.net.messages import (
     Exchange,
     Finished,
     Grant,
-    Grew,
     Leave,
     Wait,
 )
@@ -56,6 +52,7 @@ from crowdgrad.net.resolve import addresses
 from crowdgrad.net.retry import delay_s
 from crowdgrad.net.transport.base import Payload
 from crowdgrad.replication.base import Chunks
+from crowdgrad.volunteer.additions import Additions
 from crowdgrad.volunteer.consent import Consent, Request, always
 from crowdgrad.volunteer.conversation import Conversation, Reach
 from crowdgrad.volunteer.events import Event, Kind, Watch
@@ -169,9 +166,7 @@ class Agent:
         """By slot: updates whose verdict we have not heard, and whether numbers belong to them."""
         self._granted: dict[int, Grant] = {}
         """By slot: units in hand while a larger workshop is opened."""
-        self._outgrown: Grew | None = None
-        """Data for which there is no room any more: lanes stop."""
-        self._learning = asyncio.Lock()
+        self._additions = Additions(chunks, lambda words: self._say("note", words))
         self._bases: dict[int, Bases] = {}
         """By slot: the versions its unit started from, where servers keep the parameters."""
         self._agreed: frozenset[str] = frozenset()
@@ -306,7 +301,7 @@ class Agent:
 
     async def _work(self, conversation: Conversation, admit: Admit) -> None:
         self._granted.clear()  # these were another connection's
-        self._outgrown = None
+        self._additions.forget()
         if self._workshop is not None and not await self._serves(conversation, admit):
             await self._workshop.close()
             self._workshop = None
@@ -343,31 +338,7 @@ class Agent:
             return False
         if replace(shop.job, manifest=admit.job.manifest) != admit.job:
             return False
-        if shop.job.manifest == admit.job.manifest:
-            return True
-        news = Grew(
-            manifest=admit.job.manifest, manifest_bytes=admit.manifest_bytes, seal=admit.seal
-        )
-        try:
-            return admit.job.growing and await shop.grow(news, conversation, self._chunks)
-        except (DataAltered, ChildDied):
-            return False  # looked at as whatever is opened anew is
-
-    async def _learn(self, conversation: Conversation, shop: Workshop) -> bool:
-        """Know all the host has told of its data; False: there is no room for it here."""
-        news = conversation.grew
-        if news is None or news.manifest == shop.job.manifest:
-            return self._outgrown is None
-        async with self._learning:
-            news = conversation.grew
-            assert news is not None
-            if self._outgrown is None and news.manifest != shop.job.manifest:
-                if await shop.grow(news, conversation, self._chunks):
-                    records = shop.manifest.records("train")
-                    self._say("note", f"The data has grown: {records:,} records to train on.")
-                else:
-                    self._outgrown = news
-        return self._outgrown is None
+        return await self._additions.caught_up(conversation, admit, shop)
 
     async def _open_larger(
         self, conversation: Conversation, admit: Admit, shop: Workshop
@@ -376,21 +347,13 @@ class Agent:
 
         Raises TurnedAway where it would be too large for this machine.
         """
-        news = self._outgrown
-        assert news is not None
-        self._say("note", "The data has outgrown its place here: making a larger one.")
+        admit = self._additions.larger(admit)
         slots = shop.take_out()
         await shop.close()
         self._workshop = None
-        admit = msgspec.structs.replace(
-            admit,
-            job=replace(admit.job, manifest=news.manifest),
-            manifest_bytes=news.manifest_bytes,
-            seal=news.seal,
-        )
         self._workshop = larger = await self._set_up(conversation, admit)
         larger.put_in(slots)
-        self._outgrown = None
+        self._additions.forget()
         return larger
 
     async def _return_link(self, reach: Reach, grant: Grant) -> None:
@@ -471,7 +434,7 @@ class Agent:
         again = slot in self._unanswered  # refused now, it may have been taken the first time
         if slot in self._granted:
             await self._work_on(reach, shop, self._granted.pop(slot), slot)
-        while self._outgrown is None:
+        while self._additions.fit:
             update, trained = self._unanswered.get(slot, (None, False))
             payload: Payload = shop.update(slot) if trained else b""
             answer = await reach.exchange(
@@ -495,7 +458,7 @@ class Agent:
                 await asyncio.sleep(min(max(answer.seconds, 0.05), MAX_WAIT_S))
                 continue
             waits = 0
-            if not await self._learn(conversation, shop):
+            if not await self._additions.learned(conversation, shop):
                 self._granted[slot] = answer
                 return
             await self._work_on(reach, shop, answer, slot)

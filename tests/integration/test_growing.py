@@ -79,7 +79,7 @@ def test_what_is_added_is_trained_on_by_everybody_and_survives_the_host(tmp_path
         grows(host, preparer)
         grows(host, preparer)
         host.until("ada has it", lambda: has_fetched(home, preparer, 2))
-        assert has_fetched(host.home, preparer, 2), "worker 0 trains on it, too"
+        host.until("worker 0 has it, too", lambda: has_fetched(host.home, preparer, 2))
         host.train_on()
         host.kill()
         shutil.rmtree(preparer.folder)  # the run needs it no longer
