@@ -28,16 +28,19 @@ def check_finite(data: DataSet) -> None:
 
 def check_classes(data: DataSet, classes: int, number: int = -1) -> None:
     """Field `number` holds classes 0 to `classes` − 1. Raises DataMalformed."""
-    field = data.fields[number]
     for split, columns in data.splits.items():
-        labels = columns[number]
-        wrong = (labels < 0) | (labels >= classes)
-        if labels.dtype.kind == "i":
-            wrong &= labels != IGNORED
-        if wrong.any():
-            at = int(np.argmax(wrong))
-            raise DataMalformed(
-                f"{field.name} of record {at} ({split}) is {labels[at]}; the model has the classes "
-                f"0 to {classes - 1}.",
-                advice="Number the classes from 0, or give the model more outputs.",
-            )
+        check_labels(columns[number], classes, data.fields[number].name, f"({split})")
+
+
+def check_labels(labels: np.ndarray, classes: int, name: str, where: str) -> None:
+    """Each is a class, or one that losses pass over. Raises DataMalformed."""
+    wrong = (labels < 0) | (labels >= classes)
+    if labels.dtype.kind == "i":
+        wrong &= labels != IGNORED
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        raise DataMalformed(
+            f"{name} of record {at} {where} is {labels[at]}; the model has the classes "
+            f"0 to {classes - 1}.",
+            advice="Number the classes from 0, or give the model more outputs.",
+        )

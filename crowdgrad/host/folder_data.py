@@ -8,7 +8,7 @@ import numpy as np
 
 from crowdgrad.data.dataset import DataSet
 from crowdgrad.data.folder import DataFolder
-from crowdgrad.data.inspect import IGNORED
+from crowdgrad.data.inspect import check_labels
 from crowdgrad.domain.data import Field, Manifest, Split
 from crowdgrad.errors import DataMalformed, JobFileError, RecipeError
 from crowdgrad.recipes.base import Recipe
@@ -64,22 +64,8 @@ def look_through(
                     advice="Remove such records or fill the gaps, and prepare the data anew.",
                 )
         if classes is not None:
-            _check_classes(folder.manifest, number, columns[label], classes, label)
-
-
-def _check_classes(
-    manifest: Manifest, number: int, labels: np.ndarray, classes: int, label: int
-) -> None:
-    wrong = (labels < 0) | (labels >= classes)
-    if labels.dtype.kind == "i":
-        wrong &= labels != IGNORED
-    if wrong.any():
-        at = int(np.argmax(wrong))
-        raise DataMalformed(
-            f"{manifest.fields[label].name} of record {at} of {_where(manifest, number)} is "
-            f"{labels[at]}; the model has the classes 0 to {classes - 1}.",
-            advice="Number the classes from 0, or give the model more outputs.",
-        )
+            name, where = folder.manifest.fields[label].name, _where(folder.manifest, number)
+            check_labels(columns[label], classes, name, f"of {where}")
 
 
 def _where(manifest: Manifest, number: int) -> str:

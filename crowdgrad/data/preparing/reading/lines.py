@@ -31,7 +31,7 @@ from crowdgrad.data.preparing.parts import (
     SourceFile,
 )
 from crowdgrad.data.preparing.reading.arrow import read_table
-from crowdgrad.data.preparing.reading.ranges import BOM, line_ranges
+from crowdgrad.data.preparing.reading.ranges import BOM, bytes_of, line_ranges
 from crowdgrad.data.preparing.schema import ColumnPlan, Schema
 from crowdgrad.data.preparing.tokens import tokens_of
 from crowdgrad.data.preparing.values import from_values
@@ -105,9 +105,7 @@ def parts(files: Sequence[SourceFile], known: Known) -> Iterator[Part]:
 
 
 def read(part: Part, schema: Schema, known: Known) -> Block:
-    with open(part.file, "rb") as file:
-        file.seek(part.start)
-        data = file.read(part.stop - part.start)
+    data = bytes_of(part)
     block = _quickly(data, part, schema, known)
     if block is None:
         block = _carefully(data, part, schema, known)

@@ -6,11 +6,17 @@ import io
 import re
 from collections.abc import Iterator
 
-from crowdgrad.data.preparing.parts import PART_BYTES
+from crowdgrad.data.preparing.parts import PART_BYTES, Part
 
 BOM = b"\xef\xbb\xbf"
 Range = tuple[int, int, int]
 """First byte, last byte and first line of a part."""
+
+
+def bytes_of(part: Part) -> bytes:
+    with open(part.file, "rb") as file:
+        file.seek(part.start)
+        return file.read(part.stop - part.start)
 
 
 def line_ranges(

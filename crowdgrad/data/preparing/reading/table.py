@@ -29,7 +29,7 @@ from crowdgrad.data.preparing.parts import (
     Reader,
     SourceFile,
 )
-from crowdgrad.data.preparing.reading.ranges import BOM, line_ranges
+from crowdgrad.data.preparing.reading.ranges import BOM, bytes_of, line_ranges
 from crowdgrad.data.preparing.schema import MISSING, ColumnPlan, Schema, is_number
 from crowdgrad.data.preparing.tokens import tokens_of
 from crowdgrad.data.preparing.values import (
@@ -177,9 +177,7 @@ def parts(files: Sequence[SourceFile], known: Known) -> Iterator[Part]:
 
 
 def read(part: Part, schema: Schema, known: Known) -> Block:
-    with open(part.file, "rb") as file:
-        file.seek(part.start)
-        data = file.read(part.stop - part.start)
+    data = bytes_of(part)
     if known.encoding.lower().replace("_", "-") not in ("utf-8", "utf8"):
         # Byte for byte where it can be: what cannot be decoded is found as bad below.
         data = data.decode(known.encoding, errors="surrogateescape").encode(

@@ -14,7 +14,7 @@ import numpy as np
 from crowdgrad.data.preparing.columns import BadRows, Block, Dense
 from crowdgrad.data.preparing.options import Options
 from crowdgrad.data.preparing.parts import Known, Look, Part, Reader, SourceFile
-from crowdgrad.data.preparing.reading.ranges import line_ranges
+from crowdgrad.data.preparing.reading.ranges import bytes_of, line_ranges
 from crowdgrad.data.preparing.schema import ColumnPlan, Schema
 from crowdgrad.data.preparing.tokens import encode, tokens_of
 
@@ -39,9 +39,7 @@ def parts(files: Sequence[SourceFile], known: Known) -> Iterator[Part]:
 
 
 def read(part: Part, schema: Schema, known: Known) -> Block:
-    with open(part.file, "rb") as file:
-        file.seek(part.start)
-        data = file.read(part.stop - part.start)
+    data = bytes_of(part)
     bad = BadRows(part.name, 0)
     try:
         found = [encode(data.decode("utf-8"), known.tokens)]
