@@ -30,7 +30,7 @@ EXAMPLES = """examples:
   crowdgrad data get mnist --offline        only look at what is here already
   crowdgrad data get mnist --json -         the same as JSON, with sha256 hashes
   crowdgrad data show mnist                 fields, classes, some records
-  crowdgrad data prepare FOLDER             make your own data ready (see its --help)
+  crowdgrad data prepare FOLDER             make your own data ready
   crowdgrad data verify FOLDER.prepared     compare every byte with its hash
 """
 

@@ -17,18 +17,20 @@ if TYPE_CHECKING:
 
 BAD_SHOWN = 10
 EXAMPLES = """examples:
-  crowdgrad data prepare iris.csv                        guesses everything, and says what
-  crowdgrad data prepare iris.csv --look                 only say what would be made of it
-  crowdgrad data prepare photos/ --size 64x64            a folder of pictures for each class
+  crowdgrad data prepare iris.csv           guesses everything, and says what
+  crowdgrad data prepare iris.csv --look    only say what would be made of it
+  crowdgrad data prepare photos/ --size 64x64
+                                            pictures, in a folder for each class
   crowdgrad data prepare reviews.jsonl --tokens byte --length 256 --stratify
-  crowdgrad data prepare plays.txt --length 128          windows for a language model
-  crowdgrad data prepare x.npy y.npy --out sensors       arrays, inputs first
-  crowdgrad data prepare https://example.org/a.parquet --target price --bad skip
-  crowdgrad data prepare mine:dataset                    a Dataset in mine.py
-  crowdgrad data prepare log.jsonl --follow              and add what is appended
+  crowdgrad data prepare plays.txt --length 128
+                                            windows for a language model
+  crowdgrad data prepare x.npy y.npy --out sensors
+                                            arrays, inputs first
+  crowdgrad data prepare https://example.org/a.parquet --target price
+  crowdgrad data prepare mine:dataset       a Dataset in mine.py
+  crowdgrad data prepare log.jsonl --follow and add what is appended
 
-then:
-  data = "iris.prepared" in a job file, or cg.train(task, "iris.prepared") in Python
+then data = "iris.prepared" in a job file, or cg.train(task, "iris.prepared").
 """
 
 
@@ -37,7 +39,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "prepare",
         help="make your own data ready: files, folders, addresses, Python objects",
         description="Reads tables (CSV, TSV), Parquet, Arrow, JSON lines, NumPy and idx files,\n"
-        "folders of pictures, plain text, addresses (http, s3, gs, hdfs) and module:object.\n"
+        "folders of pictures, plain text, addresses (http, s3, gs, hdfs), module:object.\n"
         "Guesses what the columns are, says so, and can be told otherwise.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

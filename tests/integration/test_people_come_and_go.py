@@ -55,7 +55,7 @@ def test_a_job_trains_without_any_volunteer(
     }
     lines = (outcome.folder / "metrics.jsonl").read_text().splitlines()
     kinds = {json.loads(line)["kind"] for line in lines}
-    assert kinds == {"training", "volunteers", "departure", "validate", "test"}
+    assert kinds == {"training", "volunteers", "departure", "validate", "look", "test"}
     job = json.loads((outcome.folder / "job.json").read_text())
     assert job["state"] == "finished"
     assert job["outcome"]["updates"] == outcome.status.updates

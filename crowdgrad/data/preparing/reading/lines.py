@@ -127,6 +127,7 @@ def _quickly(data: bytes, part: Part, schema: Schema, known: Known) -> Block | N
     if any(kind is None for _, kind in types) or b"\n\n" in data:
         return None
     try:
+        data.decode("utf-8")  # the parser takes any bytes
         table = pajson.read_json(
             pa.BufferReader(data),
             read_options=pajson.ReadOptions(use_threads=False, block_size=len(data) + 1),
@@ -134,7 +135,7 @@ def _quickly(data: bytes, part: Part, schema: Schema, known: Known) -> Block | N
                 explicit_schema=pa.schema(types), unexpected_field_behavior="ignore"
             ),
         )
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+    except (UnicodeDecodeError, pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
     if any(table.column(name).null_count for name, _ in types):
         return None
