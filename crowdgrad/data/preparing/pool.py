@@ -89,6 +89,11 @@ class Pool:
         self._jobs = jobs
         self._workers: list[_Worker] = []
 
+    def start(self) -> None:
+        """All workers at once: they take a moment to be ready."""
+        while 1 < self._jobs != len(self._workers):
+            self._workers.append(_Worker(self._work))
+
     def run(self, step: str, numbers: Sequence[int]) -> Iterator[tuple[int, Any]]:
         """Each number with its result, as they come. Raises what a step raises, ChildDied."""
         if self._jobs == 1 or len(numbers) <= FEW:

@@ -8,7 +8,6 @@ depends on the records, the options and the seed: not on cores, interruptions or
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -54,6 +53,8 @@ from crowdgrad.files import disk_errors
 from crowdgrad.net.identity import Identity
 
 T = TypeVar("T")
+LARGE_BYTES = 16 << 20
+"""Of sources that are not read without further processes."""
 FORMAT = 1
 """Counts up whenever the same source would come out differently."""
 WORK = ".work"
@@ -174,11 +175,13 @@ class _Preparation:
         self._sizes = {file.name: file.bytes for file in found.files}
         files = unpacked(found.files, self._work.folder / "unpacked", self._progress)
         reader = reader_of(found.format)
-        look = reader.look(files, self._options)
-        schema, known = self._decided(look)
-        plan = Plan(found.format, schema, known, tuple(reader.parts(files, known)))
-        self._write_plan(plan)
         with Pool(self._work, self._jobs) as pool:
+            if sum(file.bytes for file in files) >= LARGE_BYTES:
+                pool.start()  # while we look
+            look = reader.look(files, self._options)
+            schema, known = self._decided(look)
+            plan = Plan(found.format, schema, known, tuple(reader.parts(files, known)))
+            self._write_plan(plan)
             tallies = self._read(pool, plan)
             return self._finish(pool, plan, tallies, name, self._origin(_called(sources)))
 
@@ -342,10 +345,8 @@ class _Preparation:
         return self._publish(manifest, record)
 
     def _publish(self, manifest: Manifest, record: Record) -> Result:
-        """Name the chunks that are there; they last before the manifest that names them does."""
+        """Name the chunks that are there, and lasting."""
         assert self._key is not None
-        if hasattr(os, "sync"):
-            os.sync()
         data_folder.write_manifest(self._out, manifest, seal(manifest, self._key))
         write_record(self._out, record)
         shutil.rmtree(self._work.folder, ignore_errors=True)

@@ -308,7 +308,9 @@ class Work:
         chunks = []
         for start in range(0, len(data), size):
             piece = data[start : start + size]
-            chunks.append(Chunk(hash=write_chunk(self.out, piece), bytes=len(piece)))
+            # It lasts before the manifest does that names it; other processes compute meanwhile.
+            name = write_chunk(self.out, piece, sync=True)
+            chunks.append(Chunk(hash=name, bytes=len(piece)))
         return Shard(split=SPLITS[bucket.split], records=len(rows), chunks=tuple(chunks))
 
     def _run(self, part: int) -> ArraysFile:
