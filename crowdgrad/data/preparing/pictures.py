@@ -89,7 +89,7 @@ def looked_at(source: Any) -> tuple[int, int, bool]:
     picture = opened(source)
     try:
         height, width = picture.height, picture.width
-        if _exif(picture).get(ORIENTATION) in ON_ITS_SIDE:
+        if _orientation(picture) in ON_ITS_SIDE:
             height, width = width, height
         return height, width, picture.mode in GREY
     finally:
@@ -97,11 +97,11 @@ def looked_at(source: Any) -> tuple[int, int, bool]:
             picture.close()
 
 
-def _exif(picture: Image.Image) -> Mapping[int, Any]:
+def _orientation(picture: Image.Image) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return picture.getexif()
+            return picture.getexif().get(ORIENTATION)
     except FAULTS as error:
         raise ValueError(_words(error)) from None
 
