@@ -27,6 +27,8 @@ from crowdgrad.program.graph import parse
 
 RNG = np.random.default_rng(0)
 WIDE = 3000
+ORDINARY = ("a table", "pictures", "dates")
+"""Cases of an ordinary run."""
 
 
 def table(columns: int, dtype: str = "float32", records: int = 80) -> np.ndarray:
@@ -79,7 +81,10 @@ def captured_of(task: Task, data: DataSet) -> Captured:
     return capture(task, data.fields, records=[c[:40] for c in data.splits["train"]])
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=() if n in ORDINARY else pytest.mark.slow) for n in CASES],
+)
 def test_loss_and_gradients_are_those_of_reading_by_hand(name: str) -> None:
     x, model = CASES[name]
     data = made(x)
@@ -117,7 +122,14 @@ def test_loss_and_gradients_are_those_of_reading_by_hand(name: str) -> None:
             np.testing.assert_allclose(found[tensor], gradient.numpy(), rtol=2e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize(("dtype", "item"), [("float32", 4), ("int16", 4), ("float64", 8)])
+@pytest.mark.parametrize(
+    ("dtype", "item"),
+    [
+        ("float32", 4),
+        pytest.param("int16", 4, marks=pytest.mark.slow),
+        pytest.param("float64", 8, marks=pytest.mark.slow),
+    ],
+)
 def test_means_travel_with_the_digits_they_need_and_no_more(dtype: str, item: int) -> None:
     x = (100 * RNG.normal(size=(80, 40))).astype(dtype)
     captured = captured_of(task_of(dense(40), x), made(x))

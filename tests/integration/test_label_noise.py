@@ -85,6 +85,7 @@ def test_a_fifth_of_wrong_labels_is_found_and_named(tmp_path: Path) -> None:
     assert "Training records by loss" in page
 
 
+@pytest.mark.slow
 def test_where_labels_are_right_hardly_any_is_suspected(tmp_path: Path) -> None:
     result = train(noisy(0.0), tmp_path / "runs")
     found = result.status.label_noise

@@ -89,7 +89,7 @@ class Grower:
         return sum(sum(self.records[: self.began[epoch]]) for epoch in range(self.epochs))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     st.data(),
     st.integers(1, 4),
