@@ -116,7 +116,7 @@ class MissingExtra(MachineError):
     code = "CG204"
 
 
-HOST_MODULES = ("torch", "onnx", "onnxscript", "safetensors", "sklearn")
+HOST_MODULES = ("torch", "pyarrow", "PIL", "fsspec", "onnx", "onnxscript", "safetensors", "sklearn")
 """What only a host installs."""
 
 
