@@ -116,7 +116,8 @@ def usable(values: Array) -> Array:
     if values.dtype.kind != "f":
         return values
     with np.errstate(invalid="ignore"):
-        return np.where(np.abs(values) <= LARGEST, values, 0)  # NaN is not less than anything
+        most = min(LARGEST, float(np.finfo(values.dtype).max))  # half precision holds less
+        return np.where(np.abs(values) <= most, values, 0)  # NaN is not less than anything
 
 
 def check_finite(array: Array, plan: ColumnPlan, bad: BadRows, *, most: float = np.inf) -> None:
@@ -127,7 +128,7 @@ def check_finite(array: Array, plan: ColumnPlan, bad: BadRows, *, most: float = 
     wrong = np.asarray(~np.isfinite(array).all(axis=each))
     if wrong.any():
         bad.add_mask("not a number", wrong, f"{plan.name} is not a finite number")
-    if most < np.finfo(array.dtype).max:
+    if most < float(np.finfo(array.dtype).max):  # half precision holds less
         with np.errstate(invalid="ignore"):
             large = np.asarray((np.abs(array) > most).any(axis=each) & ~wrong)
         if large.any():

@@ -21,8 +21,14 @@ from tests.data.preparing.making import made, records
 ENDINGS = ("csv", "tsv", "jsonl", "parquet", "arrow", "npy", "npz", "idx", "txt", "png", "jpg",
            "gif", "csv.gz", "tiff", "webp", "bmp", "ppm", "feather", "bin")  # fmt: skip
 QUICK = settings(
-    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=50,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
+"""The same each time: nobody's change is to fail by what it has not done."""
+LONG = settings(QUICK, max_examples=400, derandomize=False)
+"""With other bytes each time: what they find is then a case of the quick ones."""
 
 
 @pytest.fixture(autouse=True)
@@ -146,9 +152,39 @@ def test_what_is_whole_is_read(place: Path, ending: str) -> None:
 @settings(QUICK, max_examples=15)
 @given(st.data())
 def test_files_with_some_bytes_altered(place: Path, ending: str, data: st.DataObject) -> None:
-    raw = bytearray(WHOLE[ending])
+    survives(_altered(WHOLE[ending], data), ending, place)
+
+
+def _altered(whole: bytes, data: st.DataObject) -> bytes:
+    raw = bytearray(whole)
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(raw) - 1))
         raw[at] = data.draw(st.integers(0, 255))
-    cut = data.draw(st.integers(0, len(raw)) | st.just(len(raw)))
-    survives(bytes(raw[:cut]), ending, place)
+    return bytes(raw[: data.draw(st.integers(0, len(raw)) | st.just(len(raw)))])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@LONG
+@given(st.binary(max_size=300), st.sampled_from(ENDINGS))
+def test_more_of_any_bytes(place: Path, data: bytes, ending: str) -> None:
+    survives(data, ending, place)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("ending", WHOLE)
+@LONG
+@given(st.data())
+def test_more_files_with_some_bytes_altered(place: Path, ending: str, data: st.DataObject) -> None:
+    survives(_altered(WHOLE[ending], data), ending, place)
+
+
+def test_half_precision_is_read_without_a_warning(place: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.feather as feather
+
+    table = pa.table({"a": pa.array(np.array([1.5, 2, 3], np.float16)), "label": ["x", "y", "x"]})
+    feather.write_feather(table, place / "half.feather")
+    result = made(place / "half.feather", place / "out", validation=0, test=0)
+    assert sorted(records(result.folder)["x"].reshape(-1).tolist()) == [1.5, 2.0, 3.0]
