@@ -145,7 +145,8 @@ def test_what_is_whole_is_read(place: Path, ending: str) -> None:
     """Or the next test would prove nothing."""
     source = place / f"file.{ending}"
     source.write_bytes(WHOLE[ending])
-    made(source, place / "out", validation=0, test=0)
+    result = made(source, place / "out", validation=0, test=0)
+    assert all(len(column) for column in records(result.folder).values())
 
 
 @pytest.mark.parametrize("ending", WHOLE)
