@@ -52,7 +52,9 @@ def test_others_may_be_dialled(server: str, host: str) -> None:
 
 
 def test_it_is_said_what_should_have_been_there() -> None:
-    with pytest.raises(NotDialled, match="says that a mirror of its data is at 10.0.0.1, which"):
+    with pytest.raises(
+        NotDialled, match=r"says that a mirror of its data is at 10\.0\.0\.1, which"
+    ):
         check_neighbourhood("10.0.0.1", host="8.8.8.8", what="a mirror of its data is")
 
 

@@ -111,7 +111,7 @@ def test_a_host_far_away_has_no_server_in_our_own_network() -> None:
     near = ServerPlace(
         address="192.168.1.1:8711", token="", start=0, stop=WHOLE[0], update_stop=WHOLE[1]
     )
-    with pytest.raises(NotDialled, match="its parameters are at 192.168.1.1"):
+    with pytest.raises(NotDialled, match=r"its parameters are at 192\.168\.1\.1"):
         parts_of([near], PROGRAM, "fp32", host="8.8.8.8")
 
 
