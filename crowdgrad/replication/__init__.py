@@ -3,7 +3,8 @@
 `base` says what a place for chunks can do, `store` has one on disk and its twin in memory. Whoever
 hands out bytes hands out verified bytes: a chunk is named by the sha256 of its content. `supply` is
 where a volunteer gets chunks; `sharing` exchanges them with others, met by `meeting`, one
-connection a `peer`. What is asked of whom and sent to whom is decided in `planner/replication/`.
+connection a `peer`; `mirrors` are further copies elsewhere. What is asked of whom and sent to whom
+is decided in `planner/replication/`.
 """
 
 from __future__ import annotations
