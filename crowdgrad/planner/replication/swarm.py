@@ -165,7 +165,8 @@ class Swarm:
 
         def weight(ask: Asked) -> float:
             given = 1.0 + queue.given.get(ask.node, 0.0) / most
-            return (LEAST_WAIT_S + now - ask.since) * given / (1.0 + queue.copies[ask.chunk])
+            rare = 1.0 + float(queue.copies[ask.chunk])
+            return (LEAST_WAIT_S + now - ask.since) * given / rare
 
         chosen = max(queue.asks, key=lambda ask: (weight(ask), -ask.node))
         return chosen, "who has waited longest, given most, and asked for what is rare"
