@@ -87,5 +87,5 @@ def host_sent(spreading: SpreadSummary) -> str:
 def in_words_at_the_end(spreading: SpreadSummary) -> str:
     return (
         f"Data by {spreading.plan}: {spreading.complete} of {spreading.members} members had all "
-        f"they wanted; the host sent {spreading.host_copies:.2f} copies of it."
+        f"they wanted; the host sent {spreading.host_copies:.2f} copies."
     )
