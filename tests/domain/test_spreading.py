@@ -71,7 +71,7 @@ NEIGHBOUR = Neighbour(position=3, id=VolunteerId("a1b2"), routes=("192.0.2.7:772
      {"routes": ("192.0.2.7:7720",) * (MAX_ROUTES + 1)}, {"routes": ("nonsense",)}],
 )  # fmt: skip
 def test_a_neighbour_has_a_place_an_id_and_ways(change: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match="a place and an id|ways to one|a way to somebody"):
+    with pytest.raises(ValueError, match=r"a place and an id|ways to one|a way to somebody"):
         replace(NEIGHBOUR, **change)  # type: ignore[arg-type]
 
 
