@@ -29,7 +29,7 @@ from crowdgrad.planner.replication.masks import (
     heard,
     mask_of,
 )
-from crowdgrad.planner.replication.plans import Node, Order
+from crowdgrad.planner.replication.plans import HOST, Node, Order
 
 ASKS_ALONE = 4
 """Asks not begun at a neighbour that is the only one."""
@@ -38,6 +38,8 @@ SLOW_S = 0.5
 """An ask that was not begun for so long may be made elsewhere, too."""
 DEAD_S = 20.0
 """… and one that is under way for so long."""
+MOST_ASKS = 64
+"""Chunks under way at once, from all together: so many lie in memory at most."""
 MOST_TWICE = 2
 """Neighbours that are asked for the same chunk at once."""
 
@@ -175,6 +177,15 @@ class Fetching:
         neighbour.under_way[chunk] = now
         return True
 
+    def coming(self, node: Node, chunk: int, now: float) -> None:
+        """It sends this of its own accord: nobody else needs to be asked for it."""
+        neighbour = self._neighbours.get(node)
+        if neighbour is None or chunk >= self.chunks or self.began(node, chunk, now):
+            return
+        if chunk not in neighbour.under_way:
+            neighbour.under_way[chunk] = now
+            self._asked[chunk] += 1
+
     def came(self, node: Node, chunk: int) -> Arrival:
         """It is here and sound, from a neighbour or the host."""
         self._forget(node, chunk)
@@ -220,12 +231,13 @@ class Fetching:
         asks: list[Ask] = []
         free = [node for node in self._able() if self._room(node)]
         waiting = lacking & (self._asked == 0)
-        while free and waiting.any():
+        room = MOST_ASKS - int(self._asked.sum())
+        while free and room > len(asks) and waiting.any():
             # One each, whoever has least under way first: no neighbour takes all there is.
             left = []
             for node in sorted(free, key=lambda n: len(self._neighbours[n].under_way)):
                 found = self._neighbours[node].holds & waiting
-                if found.any():
+                if len(asks) < room and found.any():
                     chunk, why = self._best(found)
                     waiting[chunk] = False
                     asks.append(self._note(node, chunk, why, now))
@@ -236,7 +248,7 @@ class Fetching:
 
     def _able(self) -> list[Node]:
         able = self._neighbours if self.source is None else {self.source} & set(self._neighbours)
-        return [node for node in able if self._bad[node] < MOST_BAD]
+        return [node for node in able if node != HOST and self._bad[node] < MOST_BAD]
 
     def _room(self, node: Node) -> int:
         most = max(1, ASKS_ALONE // max(1, len(self._able())))

@@ -106,9 +106,16 @@ class Queue:
 
 
 class Plan(Protocol):
-    name: PlanName
-    sentence: str
-    order: Order
+    @property
+    def name(self) -> PlanName: ...
+
+    @property
+    def sentence(self) -> str: ...
+
+    @property
+    def order(self) -> Order:
+        """In which order a member asks for chunks."""
+        ...
 
     def arrange(
         self,

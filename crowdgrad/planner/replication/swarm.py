@@ -46,6 +46,8 @@ LEAST_WAIT_S = 0.1
 STALLED_S = 3.0
 """How long a member may get nothing while others have what it wants."""
 
+ALONE = Links()
+
 
 @dataclass(frozen=True, slots=True)
 class Swarm:
@@ -257,7 +259,7 @@ class _Near:
         return _union({id(mask): mask for n in near for mask in (self._passed[n],)}.values())
 
     def around(self, node: Node) -> set[Node]:
-        near = self.world.links[node].neighbours if node in self.world.links else ()
+        near = self.world.links.get(node, ALONE).neighbours
         return {n for n in near if n in self.world.guests}
 
     def _through(self) -> dict[Node, Mask]:
