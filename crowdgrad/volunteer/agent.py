@@ -500,7 +500,6 @@ class Agent:
     ) -> Update | None:
         unit = grant.unit
         if unit.shard not in shop.shards_held:
-            self._supply.grew(shop.manifest)
             await shop.need(unit.shard, self._supply, self._progress(unit))
         try:
             done = await shop.compute(grant, slot, reach)

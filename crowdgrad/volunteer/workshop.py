@@ -268,6 +268,7 @@ class Workshop:
             raise MessageError(f"The host sent a unit of shard {shard}, which it did not announce.")
         task = self._shards.get(shard)
         if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
+            supply.grew(self.manifest)
             task = asyncio.create_task(self._load(shard, supply, progress))
             self._shards[shard] = task
         await asyncio.shield(task)

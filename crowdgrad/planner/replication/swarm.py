@@ -46,8 +46,6 @@ LEAST_WAIT_S = 0.1
 STALLED_S = 3.0
 """How long a member may get nothing while others have what it wants."""
 
-ALONE = Links()
-
 
 @dataclass(frozen=True, slots=True)
 class Swarm:
