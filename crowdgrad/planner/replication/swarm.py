@@ -257,7 +257,7 @@ class _Near:
         return _union({id(mask): mask for n in near for mask in (self._passed[n],)}.values())
 
     def around(self, node: Node) -> set[Node]:
-        near = self.world.links.get(node, ALONE).neighbours
+        near = self.world.links[node].neighbours if node in self.world.links else ()
         return {n for n in near if n in self.world.guests}
 
     def _through(self) -> dict[Node, Mask]:

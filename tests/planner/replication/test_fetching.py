@@ -366,5 +366,6 @@ TestNeighbourhood.settings = settings(max_examples=150, stateful_step_count=40, 
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 class TestManyNeighbourhoods(Neighbourhood.TestCase):
-    settings = settings(max_examples=4000, stateful_step_count=60, deadline=None)
+    settings = settings(max_examples=1500, stateful_step_count=60, deadline=None)

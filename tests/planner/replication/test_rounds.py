@@ -31,7 +31,7 @@ from tests.planner.replication.spreading_worlds import (
 )
 
 quick = settings(max_examples=60, deadline=None)
-thorough = settings(max_examples=1500, deadline=None)
+thorough = settings(max_examples=600, deadline=None)
 every_plan = pytest.mark.parametrize("plan", PLANS, ids=lambda plan: plan.name)
 
 
