@@ -136,7 +136,7 @@ class QuickShop:
         await shop.trainer.close()
         shop.trainer = NoTrainer(shop, shop.trainer.checked, self._windows)  # type: ignore[assignment]
         for shard in shop._setup.plan.shards:
-            await shop.need(shard, talk_to, chunks, lambda done, total: None)
+            await shop.need(shard, talk_to, chunks, lambda done, total: None, slot=0)
         return shop
 
 

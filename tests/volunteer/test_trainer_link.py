@@ -27,8 +27,8 @@ from crowdgrad.program.artifact import encode
 from crowdgrad.program.engines.replica import held_bytes
 from crowdgrad.volunteer import talk
 from crowdgrad.volunteer.arena import Arena, lay_out
+from crowdgrad.volunteer.layout import coded_bytes
 from crowdgrad.volunteer.trainer_link import MAX_DEATHS, START_S, TrainerLink
-from crowdgrad.volunteer.workshop import coded_bytes
 
 
 @pytest.fixture(scope="module")
