@@ -2,7 +2,8 @@
 
 A volunteer may lend less memory than a job's data takes. It then has rooms for some of the shards,
 each as large as the largest. A shard that is needed and not there gets an empty room; else that of
-the shard which was needed longest ago, if no unit under way uses it.
+the shard which was needed longest ago, of those that no unit under way uses. A unit needs its shard
+until it is over.
 
 Every need must be followed by a `done`, after which whoever had to wait asks again. A lane of a
 volunteer uses one room at a time, and none while it asks for one: where there are more rooms than
@@ -59,6 +60,7 @@ class Rooms:
         shard needs one."""
         if shard not in self._users:
             raise ValueError(f"no unit uses shard {shard}")
+        self._room_of[shard] = self._room_of.pop(shard)  # until now
         self._users[shard] -= 1
         if not self._users[shard]:
             del self._users[shard]

@@ -27,7 +27,6 @@ from crowdgrad.volunteer.conversation import Conversation, Reach
 from crowdgrad.volunteer.layout import coded_bytes
 from crowdgrad.volunteer.workshop import Note, Workshop
 
-
 LITTLE_MEMORY_S = 0.2
 """Whoever usually takes so long for a batch lends little memory."""
 
@@ -198,18 +197,18 @@ def opens(who: str, job: SmallJob, life: Life, watcher: Watcher) -> OpenShop:
     ) -> Workshop:
         await talk_to.get(admit.job.program, admit.program_bytes)
         manifest = decode_manifest(await talk_to.get(admit.job.manifest, admit.manifest_bytes))
-        lanes = admit.job.local.overlap + 1
         sizes = [(number, shard.bytes) for number, shard in enumerate(manifest.shards)]
+        # Fewer rooms than any real workshop has: whoever needs one must sometimes wait.
         turns = life.little_memory
         plan = lay_out(
             program_bytes=0,
             manifest_bytes=0,
             state_bytes=4 * job.spec.state_words,
             update_bytes=4 * job.spec.update_words,
-            slots=lanes,
+            slots=admit.job.local.overlap + 1,
             shard_bytes=[] if turns else sizes,
             coded_bytes=coded_bytes(job.spec, admit.job.local),
-            rooms=(lanes + 1, max(size for _, size in sizes)) if turns else (0, 0),
+            rooms=(1, max(size for _, size in sizes)) if turns else (0, 0),
         )
         setup = talk.Setup(plan=plan, local=admit.job.local, seed=admit.job.seed, threads=1)
         arena = Memory(plan.total_bytes)

@@ -318,7 +318,15 @@ class Workshop:
         if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
             task = asyncio.create_task(self._load_in(shard, talk_to, chunks, progress))
             self._shards[shard] = task
-        await asyncio.shield(task)
+        try:
+            await asyncio.shield(task)
+        except BaseException:
+            self._leave(slot)
+            raise
+
+    def _leave(self, slot: int) -> None:
+        if self._window is not None:
+            self._window.leave(slot)
 
     def _announced(self, shard: int) -> bool:
         if self._window is None:
@@ -357,8 +365,7 @@ class Workshop:
             self._unheard = True  # the trainer finishes what it was asked, and reads the shard
             raise
         finally:
-            if self._window is not None:
-                self._window.leave(slot)
+            self._leave(slot)
 
     def _check_unit(self, unit: Unit) -> None:
         """Raises MessageError for one that the host did not announce."""
