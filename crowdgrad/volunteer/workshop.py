@@ -341,10 +341,15 @@ class Workshop:
         self._note(f"{given.why[0].upper()}{given.why[1:]}.")
         self.shards_held = tuple(number for number in self.shards_held if number != given.leaves)
         loading = self._shards.pop(given.leaves, None)
-        if loading is not None and not loading.done():  # for a lane that went meanwhile
-            loading.cancel()
+        if loading is not None:
+            loading.cancel()  # where it is not over: it was for a lane that went meanwhile
             self._ending.add(loading)
-            loading.add_done_callback(self._ending.discard)
+            loading.add_done_callback(self._over)
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        self._ending.discard(task)
+        if not task.cancelled():
+            task.exception()  # nobody needs to hear of it any more
 
     def _region(self, shard: int) -> Region:
         """Where a shard lies, in its place or in its room."""
