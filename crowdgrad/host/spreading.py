@@ -19,7 +19,7 @@ import numpy as np
 
 from crowdgrad.domain.data import ChunkHash, Manifest
 from crowdgrad.domain.routes import MAX_ROUTES, spelled
-from crowdgrad.domain.spreading import Neighbour, Share, Spreading
+from crowdgrad.domain.spreading import Neighbour, Share, Spreading, set_bytes
 from crowdgrad.domain.work import VolunteerId
 from crowdgrad.errors import CrowdgradError, PeerError
 from crowdgrad.net.messages import Feed, Holds, Neighbours, Shares
@@ -209,11 +209,22 @@ class Spread:
                     await self._changed.wait()
                 await asyncio.sleep(ARRANGE_S)
                 self._changed.clear()
+                self._note_needs()
                 self.crowd.arrange()
                 self._uploading.wake()
             except TimeoutError:
                 pass  # what members need may have changed all the same
             self._say_to(list(self._guests))
+
+    def _note_needs(self) -> None:
+        """What is a member's own, for what passes through those above it."""
+        if self.share == "segments":
+            for node in self._guests:
+                numbers: list[int] = []
+                for first, stop in self._shards(node, ()):
+                    for shard in range(first, stop):
+                        numbers += self._numbering.of_shard(shard)
+                self.crowd.need(node, set_bytes(numbers))
 
     def _say_to(self, nodes: list[Node]) -> None:
         """Tell those whose links, or whose shards, are others now."""

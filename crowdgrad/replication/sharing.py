@@ -207,7 +207,9 @@ class Sharer:
     def arranged(self, links: Neighbours) -> None:
         """With whom to exchange from now on, and what to have."""
         self._links = links
-        self._fetching.source = links.source
+        for node, number in self._fetching.turn_to(links.source):
+            if node in self._peers:
+                self._peers[node].unget(self._numbering.names[number])
         near = {neighbour.position for neighbour in links.neighbours}
         for node in set(self._peers) - near:
             self._peers[node].connection.close()

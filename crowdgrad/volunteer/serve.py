@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 
+from crowdgrad import __version__
 from crowdgrad.domain.codes import LocalCode
 from crowdgrad.domain.matching import ANYONE, Machine, Wants
 from crowdgrad.domain.routes import Whereabouts, route_of
@@ -141,6 +142,7 @@ def _sharing(
 
     return Sharing(
         key=key,
+        software=f"crowdgrad {__version__}",
         connect=connect,
         random01=random.random,
         listen=listen if settings.share == "listen" else None,

@@ -14,7 +14,6 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
-from crowdgrad import __version__
 from crowdgrad.domain.routes import MAX_ROUTES, Route, spelled
 from crowdgrad.errors import CrowdgradError, NotDialled
 from crowdgrad.net.identity import Identity
@@ -41,6 +40,7 @@ class Sharing:
     """What the owner agrees to, and what it takes."""
 
     key: Identity
+    software: str
     connect: Connect
     random01: Callable[[], float]
     listen: Listen | None = None
@@ -94,7 +94,7 @@ async def supplied(
         who = Who(
             key=sharing.key,
             job=admit.job.id,
-            software=f"crowdgrad {__version__}",
+            software=sharing.software,
             beat_s=admit.heartbeat_s,
             silence_s=admit.silence_s,
         )

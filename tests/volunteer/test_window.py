@@ -15,6 +15,7 @@ from crowdgrad.domain.work import LocalSteps, Unit, UnitId
 from crowdgrad.errors import DataAltered, MessageError
 from crowdgrad.net.messages import Grant
 from crowdgrad.replication.store import MemoryChunks
+from crowdgrad.replication.supply import Direct
 from crowdgrad.volunteer import talk
 from crowdgrad.volunteer.arena import Arena, Plan, lay_out
 from crowdgrad.volunteer.window import Window
@@ -101,8 +102,8 @@ class House:
         )  # fmt: skip
 
     async def need(self, shard: int, slot: int = 0) -> None:
-        talking: Any = self.source
-        await self.shop.need(shard, talking, self.chunks, lambda *_: None, slot=slot)
+        supply = Direct(self.source.get, self.chunks)
+        await self.shop.need(shard, supply, lambda *_: None, slot=slot)
 
     async def unit(self, shard: int, slot: int = 0) -> None:
         await self.need(shard, slot)

@@ -9,7 +9,7 @@ the host: members say it again when they come back.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -69,8 +69,8 @@ class Crowd:
         self._jitter = jitter
         self._members: dict[Node, _Member] = {}
         self._copies = np.zeros(len(jitter), np.int64)
-        self._known: set[Node] = set()
-        """Everybody who was ever here: nobody else is accused."""
+        self._joined: set[tuple[Node, Node]] = set()
+        """Pairs that were ever neighbours, sender and receiver: nobody else accuses anybody."""
         self._accused: dict[Node, set[Node]] = {}
         self.links: dict[Node, Links] = {}
         self.flows: Counter[tuple[Node, Node]] = Counter()
@@ -101,7 +101,6 @@ class Crowd:
 
     def enter(self, node: Node, place: Place, now: float) -> None:
         """It takes part from now on, or says something else of itself."""
-        self._known.add(node)
         member = self._members.get(node)
         if member is not None:
             member.place = place
@@ -165,7 +164,7 @@ class Crowd:
             self.flows[flow.position, node] += flow.received
             member.received += flow.received
             member.wasted += flow.wasted
-            if flow.bad and flow.position in self._known - {node}:
+            if flow.bad and (flow.position, node) in self._joined:
                 member.bad += flow.bad
                 self._accused.setdefault(flow.position, set()).add(node)
                 accused.append(flow.position)
@@ -213,10 +212,16 @@ class Crowd:
         links = self.plan.arrange(sorted(self._members), self.passes, self.links)
         changed = [node for node in links if links[node] != self.links.get(node)]
         self.links = links
+        self._note_joined(links)
         for node, mine in links.items():
             below = [self._needs(n) for n in mine.below if n in self._members]
             self._members[node].guest.carries = np.logical_or.reduce(below) if below else None
         return changed
+
+    def _note_joined(self, links: Mapping[Node, Links]) -> None:
+        """Only who was ever sent to somebody can have had wrong bytes of it."""
+        for node, mine in links.items():
+            self._joined.update((other, node) for other in mine.neighbours)
 
     def bring_together(self, node: Node) -> list[Node]:
         """Join it with one who has what a unit of its waits for; whose links have changed."""
@@ -237,6 +242,7 @@ class Crowd:
             changed = self.plan.join(node, holders, self.links)
             if changed:
                 self.links.update(changed)
+                self._note_joined(changed)
                 return list(changed)
         return []
 

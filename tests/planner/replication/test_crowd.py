@@ -324,7 +324,7 @@ class Sayings(RuleBasedStateMachine):
         self.said: dict[Node, set[int]] = {}
         self.given: dict[Node, bool] = {}
         self.accusers: dict[Node, set[Node]] = {}
-        self.known: set[Node] = set()
+        self.joined: set[tuple[Node, Node]] = set()
         self.now = 0.0
 
     @rule(node=nodes, dialled=st.booleans(), gives=st.booleans())
@@ -332,7 +332,6 @@ class Sayings(RuleBasedStateMachine):
         self.made.enter(node, Place(dialled=dialled, listens=dialled, gives=gives), self.now)
         self.said.setdefault(node, set())
         self.given[node] = gives
-        self.known.add(node)
 
     @rule(node=nodes)
     def leave(self, node: Node) -> None:
@@ -361,7 +360,7 @@ class Sayings(RuleBasedStateMachine):
     def accuse(self, node: Node, about: Node) -> None:
         if node in self.said:
             heard = self.made.flow(node, [Flow(position=about, bad=1)])
-            assert heard == ([about] if about in self.known - {node} else [])
+            assert heard == ([about] if (about, node) in self.joined else [])
             if heard:
                 self.accusers.setdefault(about, set()).add(node)
 
@@ -374,6 +373,7 @@ class Sayings(RuleBasedStateMachine):
         self.made.arrange()
         for node, links in self.made.links.items():
             for other in links.neighbours:
+                self.joined.add((other, node))
                 assert node in self.made.links[other].neighbours
                 assert self.made.feasible(node, other)
 
@@ -382,6 +382,8 @@ class Sayings(RuleBasedStateMachine):
         if node in self.said:
             for changed in self.made.bring_together(node):
                 assert changed in self.made.links
+                for other in self.made.links[changed].neighbours:
+                    self.joined.add((other, changed))
 
     @rule(later=st.sampled_from([0.0, 2.0, 20.0]), came=st.booleans())
     def feed(self, later: float, came: bool) -> None:
