@@ -23,6 +23,9 @@ MAX_NAME = 64
 WALL_LEVELS = ("best", "all")
 """There is no level without walls."""
 ENCRYPTIONS = ("away", "always")
+METERED = ("auto", "yes", "no")
+SHARING = ("no", "dial", "listen")
+MAX_PORT = 65535
 WORKER_TOKEN_VARIABLE = "CROWDGRAD_WORKER_TOKEN"  # noqa: S105 (a name, not a secret)
 """How a host hands its own worker the one-time token that makes it worker 0."""
 WORKER_SEED_VARIABLE = "CROWDGRAD_WORKER_SEED"
@@ -75,6 +78,23 @@ class Settings:
     )
     download_mbps: float = _setting(0.0, "how fast data comes in, in Mbit/s; 0: as measured")
     upload_mbps: float = _setting(0.0, "how fast data goes out, in Mbit/s; 0: not known")
+    most_download_mbps: float = _setting(
+        0.0, "the most that may come in, over all connections of `crowdgrad work`; 0: no cap"
+    )
+    most_upload_mbps: float = _setting(
+        0.0, "the most that may go out, over all connections of `crowdgrad work`; 0: no cap"
+    )
+    metered: str = _setting(
+        "auto", "whether this network is paid by the byte; `auto`: what the system says"
+    )
+    share: str = _setting(
+        "dial",
+        "`no`: data comes from the host alone; `dial`: it is exchanged with other volunteers; "
+        "`listen`: they may dial this machine, too, and learn its address",
+    )
+    share_port: int = _setting(
+        0, "where other volunteers may dial this machine, with share `listen`; 0: any free port"
+    )
     cache_mb: int = _setting(4096, "how much disk the chunks of data sets may take")
     encrypt: str = _setting(
         "away",
@@ -132,6 +152,7 @@ class Settings:
                 f"setting encrypt is {self.encrypt[:70]!r}.",
                 advice=f"Choose {' or '.join(ENCRYPTIONS)}; it cannot be switched off.",
             )
+        self._check_network()
         if not 0 <= self.memory_mb < 1e9:
             raise SettingError(
                 f"setting memory_mb is {self.memory_mb}.", advice="Give megabytes, or 0 for half."
@@ -143,6 +164,32 @@ class Settings:
                     advice="Give a number from 0 on; 0 stands for no limit, or not known.",
                 )
         hours_of_day(self.hours)
+        self._check_silence()
+
+    def _check_network(self) -> None:
+        for name in ("most_download_mbps", "most_upload_mbps"):
+            if not 0 <= getattr(self, name) < 1e9:
+                raise SettingError(
+                    f"setting {name} is {getattr(self, name)}.",
+                    advice="Give Mbit/s, or 0 for no cap.",
+                )
+        if self.metered not in METERED:
+            raise SettingError(
+                f"setting metered is {self.metered[:70]!r}.",
+                advice='Choose "auto", "yes" or "no"; auto asks the system.',
+            )
+        if self.share not in SHARING:
+            raise SettingError(
+                f"setting share is {self.share[:70]!r}.",
+                advice='Choose "no", "dial" or "listen"; docs/volunteer.md tells them apart.',
+            )
+        if not 0 <= self.share_port <= MAX_PORT:
+            raise SettingError(
+                f"setting share_port is {self.share_port}.",
+                advice=f"Give a port up to {MAX_PORT}, or 0 for any free one.",
+            )
+
+    def _check_silence(self) -> None:
         if self.silence_s > MAX_SILENCE_S:
             raise SettingError(
                 f"silence_s is {self.silence_s}.", advice=f"Give at most {MAX_SILENCE_S:g} seconds."

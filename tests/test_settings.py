@@ -58,7 +58,7 @@ def test_every_setting_has_help_a_value_and_a_variable(home: Path) -> None:
         assert row.source
     changed = {"home": str(home), "matchmaker": "http://x", "name": "me", "walls": "all",
                "hours": "1:00-2:00", "only_causes": "yes", "trusted_only": "true",
-               "encrypt": "always", "lan": "no"}  # fmt: skip
+               "encrypt": "always", "lan": "no", "metered": "yes", "share": "listen"}  # fmt: skip
     for row in fields(Settings):
         variable = ENVIRONMENT_PREFIX + row.name.upper()
         value = changed.get(row.name, "15" if row.name != "heartbeat_s" else "1.5")
@@ -112,6 +112,15 @@ def test_an_empty_variable_is_not_set(home: Path) -> None:
         ("lease_s = -1", "lease_s"),
         ("upload_mbps = -1", "upload_mbps"),
         ("download_mbps = nan", "download_mbps"),
+        ("most_upload_mbps = -0.5", "most_upload_mbps"),
+        ("most_download_mbps = inf", "most_download_mbps"),
+        ("most_download_mbps = nan", "most_download_mbps"),
+        ("metered = 'perhaps'", "metered"),
+        ("metered = true", "metered"),
+        ("share = 'yes'", "share"),
+        ("share = false", "share"),
+        ("share_port = -1", "share_port"),
+        ("share_port = 65536", "share_port"),
         ("most_download_mb = 0.5", "most_download_mb"),
         ("only_causes = 'perhaps'", "only_causes"),
         ("trusted_only = 2", "trusted_only"),

@@ -35,6 +35,7 @@ what was done, `crowdgrad hosts` whom you trust.
   crowdgrad work 192.0.2.7:8701   help the host at this address
   crowdgrad work --cause climate  help such jobs before others
   crowdgrad work --hours 22:00-07:00   at night only
+  crowdgrad work --upload 2 --download 20   Mbit/s, and no more
   crowdgrad work --yes            help whoever it is, without a question
 
 Where you have the job's model yourself and trust it, PyTorch can compute with
@@ -48,6 +49,7 @@ used.
 """
 
 LONGEST_PACE_MS = 60_000
+MOST_MBPS = 1e9
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -60,6 +62,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("target", nargs="?", metavar="CODE | LINK | HOST:PORT", help="which job")
     parser.add_argument("--matchmaker", metavar="URL", help="where to look for jobs")
     _add_wishes(parser)
+    _add_network(parser)
     parser.add_argument("--name", help="the name others see")
     parser.add_argument("--yes", action="store_true", help="help any host without a question")
     parser.add_argument("--once", action="store_true", help="end after one job")
@@ -91,6 +94,20 @@ def _add_wishes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--hours", metavar="FROM-TO", help="when to help, e.g. 22:00-07:00 or 22-7")
 
 
+def _add_network(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--share", choices=("no", "dial", "listen"),
+        help="exchange data with other volunteers: not at all, with those that can be dialled, "
+        "or also with those that dial here (they learn this machine's address)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--upload", metavar="MBPS", type=mbps, help="send at most so many Mbit/s; 0: no cap"
+    )
+    parser.add_argument(
+        "--download", metavar="MBPS", type=mbps, help="fetch at most so many Mbit/s; 0: no cap"
+    )
+
+
 def _add_trusted(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--trusted", metavar="MODULE:OBJECT",
@@ -115,15 +132,27 @@ def milliseconds(text: str) -> float:
     return value
 
 
+def mbps(text: str) -> float:
+    """An argument that says how much, in Mbit/s."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < MOST_MBPS:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of Mbit/s, from 0 on")
+    return value
+
+
 def run(args: argparse.Namespace) -> int:
     from crowdgrad.process import run_async
     from crowdgrad.settings import hours_of_day, load
 
-    said = {name: getattr(args, name) for name in ("home", "name", "matchmaker", "hours")}
+    said = {name: getattr(args, name) for name in ("home", "name", "matchmaker", "hours", "share")}
+    caps = {"most_upload_mbps": args.upload, "most_download_mbps": args.download}
     flags = {name: getattr(args, name) or None for name in ("only_causes", "trusted_only")}
     if args.hours is not None:
         hours_of_day(args.hours, called="--hours")
-    settings = load({**said, **flags})
+    settings = load({**said, **caps, **flags})
     outcomes = run_async(_work(args, settings))
     write_json(args.json, {"jobs": [dataclasses.asdict(outcome) for outcome in outcomes]})
     return 0

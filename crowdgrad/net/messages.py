@@ -14,6 +14,15 @@ import msgspec
 from crowdgrad.domain.data import ChunkHash, Seal, check_hash
 from crowdgrad.domain.job import MAX_SERVERS, Job, JobId, Roster, ServerPlace, Volunteer
 from crowdgrad.domain.program import ProgramSpec
+from crowdgrad.domain.routes import MAX_ROUTES, route_of
+from crowdgrad.domain.spreading import (
+    MAX_CHUNKS,
+    MAX_NEIGHBOURS,
+    Flow,
+    Neighbour,
+    Spreading,
+    check_set,
+)
 from crowdgrad.domain.work import (
     MAX_COUNT,
     MAX_WORD,
@@ -28,7 +37,7 @@ from crowdgrad.domain.work import (
 from crowdgrad.errors import CrowdgradError, MessageError, PeerError, one_line, tree
 from crowdgrad.net import introduction as introductions
 
-PROTOCOL = (4, 0)
+PROTOCOL = (4, 1)
 """Major and minor. Peers one minor apart work together; majors must agree."""
 MAX_BODY_BYTES = 1 << 20
 MAX_WORDS = 500
@@ -46,6 +55,7 @@ TICKET_BYTES = 16
 """Of a call that a relay passes on."""
 MAX_MEMORY_NUMBERS = 64
 MAX_LANES = 64
+MAX_CHUNKS_NAMED = 4096
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=False):
@@ -154,6 +164,8 @@ class Admit(Message, frozen=True):
     with `since`, and what is pushed asks for nothing."""
     seal: Seal | None = None
     """Of the manifest, by the key the host has proven; None from one that has proven none."""
+    spreading: Spreading | None = None
+    """How the data spreads; None: every chunk is asked for here, by name."""
 
     def __post_init__(self) -> None:
         if len(self.servers) > MAX_SERVERS:
@@ -171,14 +183,14 @@ class RosterChanged(Message, frozen=True):
 
 
 class Get(Message, frozen=True):
-    """Volunteer: Please send me the bytes with this hash."""
+    """Volunteer, to a host or another volunteer: Please send me the bytes with this hash."""
 
     kind = 7
     hash: ChunkHash
 
 
 class Blob(Message, frozen=True):
-    """Host: Here are the bytes with that hash."""
+    """Host, or another volunteer: Here are the bytes with this hash."""
 
     kind = 8
     hash: ChunkHash
@@ -590,6 +602,148 @@ class Grew(Message, frozen=True):
             raise ValueError("bytes count from zero")
 
 
+# -- data that spreads: a volunteer and its host --------------------------------------------------
+
+
+class Shares(Message, frozen=True):
+    """Volunteer: I exchange data with others; they may dial me there, or I dial them."""
+
+    kind = 38
+    port: int = 0
+    """Where I listen; 0: I do not."""
+    addresses: tuple[str, ...] = ()
+    """Of mine, for members of the same network; others hear what the host sees of me."""
+    gives: bool = True
+    """Whether others get anything of me just now."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port < 1 << 16 or len(self.addresses) > MAX_ROUTES:
+            raise ValueError(f"port {self.port} at {len(self.addresses)} addresses")
+        for address in self.addresses:
+            route_of(address)
+
+
+class Neighbours(Message, frozen=True):
+    """Host: Exchange data with these members, and have these shards before you are asked."""
+
+    kind = 39
+    neighbours: tuple[Neighbour, ...] = ()
+    source: int | None = None
+    """Whom alone to ask, by place, in a tree; 0: me. None: any of them."""
+    order: tuple[int, ...] = ()
+    """In a tree: whom to serve, by place, the first first."""
+    shards: tuple[tuple[int, int], ...] = ()
+    """Ranges of numbers: the first, and the one after the last."""
+
+    def __post_init__(self) -> None:
+        if max(len(self.neighbours), len(self.order)) > MAX_NEIGHBOURS:
+            raise ValueError(f"{len(self.neighbours)} neighbours; at most {MAX_NEIGHBOURS}")
+        if len(self.shards) > MAX_SHARDS_NAMED:
+            raise ValueError(f"{len(self.shards)} ranges of shards")
+        if any(not 0 <= first <= stop < MAX_COUNT for first, stop in self.shards):
+            raise ValueError("a range of shards ends before it begins")
+
+
+class Feed(Message, frozen=True):
+    """Volunteer: Send me up to so many chunks of those I want, whichever is best for all of us."""
+
+    kind = 40
+    until: int
+    """How many in all since I joined: I raise it as they come."""
+    wants: bytes | None = None
+    """All I want; None: as said before, less what I hold."""
+    urgent: tuple[int, ...] = ()
+    """Of these, what a unit of mine waits for."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.until < MAX_COUNT:
+            raise ValueError(f"{self.until} chunks in all")
+        check_set(self.wants or b"")
+        _check_chunks(self.urgent)
+
+
+class Holds(Message, frozen=True):
+    """Volunteer: I hold these chunks, too, and not those any more; this came from whom."""
+
+    kind = 41
+    chunks: tuple[int, ...] = ()
+    lost: tuple[int, ...] = ()
+    flows: tuple[Flow, ...] = ()
+    whole: bytes | None = None
+    """All I hold; None: what I said before with these changes."""
+
+    def __post_init__(self) -> None:
+        _check_chunks(self.chunks, self.lost)
+        check_set(self.whole or b"")
+        if len(self.flows) > MAX_CHUNKS_NAMED:
+            raise ValueError(f"{len(self.flows)} flows")
+
+
+# -- data that spreads: two volunteers ------------------------------------------------------------
+
+
+class Meet(Message, frozen=True):
+    """Dialler: I am this member of that job, as this proves; let us exchange data."""
+
+    kind = 42
+    job: JobId
+    key: bytes
+    signature: bytes
+    """Over the listener's challenge."""
+
+    def __post_init__(self) -> None:
+        if (len(self.key), len(self.signature)) != (KEY_BYTES, SIGNATURE_BYTES):
+            raise ValueError(f"a key of {len(self.key)} bytes, signed with {len(self.signature)}")
+        if not 0 < len(self.job) <= 64:
+            raise ValueError(f"job {self.job[:70]!r}")
+
+
+class Met(Message, frozen=True):
+    """Listener: Our host has told me of you; let us."""
+
+    kind = 43
+
+
+class Have(Message, frozen=True):
+    """Either: I hold these chunks, too, and not those any more."""
+
+    kind = 44
+    chunks: tuple[int, ...] = ()
+    lost: tuple[int, ...] = ()
+    whole: bytes | None = None
+    """All I hold; None: what I said before with these changes."""
+
+    def __post_init__(self) -> None:
+        _check_chunks(self.chunks, self.lost)
+        check_set(self.whole or b"")
+
+
+class Unget(Message, frozen=True):
+    """Either: I do not need the bytes with this hash any more."""
+
+    kind = 45
+    hash: ChunkHash
+
+
+class Lack(Message, frozen=True):
+    """Either: I cannot send you the bytes with this hash, for this reason."""
+
+    kind = 46
+    hash: ChunkHash
+    reason: str
+
+    def __post_init__(self) -> None:
+        check_words(self.reason)
+
+
+def _check_chunks(*lists: tuple[int, ...]) -> None:
+    for numbers in lists:
+        if len(numbers) > MAX_CHUNKS_NAMED:
+            raise ValueError(f"{len(numbers)} chunks; name at most {MAX_CHUNKS_NAMED}")
+        if numbers and not (min(numbers) >= 0 and max(numbers) < MAX_CHUNKS):
+            raise ValueError("chunks have numbers from zero")
+
+
 def _check_volunteer(who: str) -> None:
     if not 0 < len(who) <= 64 or not who.isalnum():
         raise ValueError(f"volunteer id {who[:70]!r}")
@@ -621,7 +775,7 @@ MESSAGES: tuple[type[Message], ...] = (
     Hello, Welcome, Problem, Join, Admit, RosterChanged, Get, Blob, Exchange, Grant, Wait, GiveBack,
     Heartbeat, Leave, Finished, Fetch, Fresh, Enter, Entered, Push, Pulled, TakeCharge, InCharge,
     Equip, Equipped, Staged, Apply, Refuse, Merge, ApplyMerged, Save, Kept, GoBack, Shift,
-    Dismiss, RelayKnock, Grew,
+    Dismiss, RelayKnock, Grew, Shares, Neighbours, Feed, Holds, Meet, Met, Have, Unget, Lack,
 )  # fmt: skip
 
 _ENCODER = msgspec.msgpack.Encoder()

@@ -1,8 +1,8 @@
-"""Which bytes of a slot go to which server, and which servers may be dialled at all.
+"""Which bytes of a slot go to which server.
 
 A host may leave the parameters to servers (`Admit.servers`), each with a part of the words. All it
-says about them is a stranger's word: parts must be one vector, cut without a gap, and a host
-somewhere on the internet has no business at addresses of our own network.
+says about them is a stranger's word: parts must be one vector, cut without a gap, and not every
+address is dialled (`net.neighbourhood`).
 
 As it travels, a word of the parameters takes two bytes or four, by the codec, and a word behind
 them four.
@@ -10,22 +10,20 @@ them four.
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from crowdgrad.domain.job import ServerPlace
 from crowdgrad.domain.program import ProgramSpec
 from crowdgrad.domain.work import CodecName, wire_place
-from crowdgrad.errors import MessageError, NotDialled
+from crowdgrad.errors import MessageError
+from crowdgrad.net.neighbourhood import check_neighbourhood
 from crowdgrad.net.transport.base import RELAYED
 
 ANYWHERE = ("0.0.0.0", "::")  # noqa: S104 - nobody listens there
 """Where a server is that runs on the host's own machine."""
-TRANSLATED = tuple(
-    map(ipaddress.IPv6Network, ("64:ff9b::/96", "64:ff9b:1::/96", "::ffff:0:0:0/96"))
-)
-"""Behind these prefixes gateways know addresses of the older kind."""
+WHAT = "its parameters are"
+"""… at a server's address, as the host says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +49,7 @@ def parts_of(
 ) -> tuple[Part, ...]:
     """What the host says of its servers, if that makes sense. `host`: the address it answered at.
 
-    Raises MessageError where they do not hold every word once, TurnedAway where we will not dial.
+    Raises MessageError where they do not hold every word once, NotDialled where we will not dial.
     """
     _check_cut(places, spec)
     return tuple(_part(place, spec.size, codec, host) for place in places)
@@ -83,43 +81,10 @@ def _part(place: ServerPlace, size: int, codec: CodecName, host: str) -> Part:
         state=slice(start, wire_place(codec, size, place.stop)),
         update=slice(start, wire_place(codec, size, place.update_stop)),
     )
-    check_neighbourhood(part.host, host=host)
+    check_neighbourhood(part.host, host=host, what=WHAT)
     return part
-
-
-def check_neighbourhood(server: str, *, host: str) -> None:
-    """Raises NotDialled where a host far away sends us to a machine near us.
-
-    Only addresses can be judged; a name is looked at again when it has become one.
-    """
-    far, near = _address(host), _address(server)
-    if far is None or near is None or far.is_loopback or near == far:
-        return
-    here = near.is_loopback or near.is_unspecified
-    inside = near.is_link_local and not far.is_link_local
-    if here or inside or (far.is_global and not near.is_global):
-        raise NotDialled(
-            f"The host at {host} says that its parameters are at {server}, which is an address of "
-            "this machine or of a network it is in.",
-            advice="Tell the host to name its servers by addresses that can be reached from here.",
-        )
 
 
 def machine_of(address: str) -> str:
     """host:port without the port; of somebody behind a relay the relay's."""
     return address.removeprefix(RELAYED).rpartition(":")[0].strip("[]")
-
-
-def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        found = ipaddress.ip_address(name)
-    except ValueError:
-        return None
-    return _inner(found) if isinstance(found, ipaddress.IPv6Address) else found
-
-
-def _inner(found: ipaddress.IPv6Address) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """The address of the older kind that one of the newer kind stands for, if it does."""
-    if any(found in network for network in TRANSLATED):
-        return ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)
-    return found.ipv4_mapped or found.sixtofour or found

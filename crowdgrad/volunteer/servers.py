@@ -49,10 +49,11 @@ from crowdgrad.net.messages import (
     expect,
     told,
 )
+from crowdgrad.net.neighbourhood import check_neighbourhood
 from crowdgrad.net.resolve import addresses
 from crowdgrad.net.transport.base import Connection, Payload
 from crowdgrad.volunteer.conversation import NO_ROOM, Answer, Conversation, Reach
-from crowdgrad.volunteer.parts import Part, check_neighbourhood, machine_of
+from crowdgrad.volunteer.parts import WHAT, Part, machine_of
 from crowdgrad.volunteer.questions import Questions
 
 A = TypeVar("A")
@@ -313,7 +314,7 @@ async def _reach(part: Part, connect: Connect, resolve: Resolve, host: str) -> C
     """
     found = await resolve(part.host)
     for address in found:
-        check_neighbourhood(address, host=host)
+        check_neighbourhood(address, host=host, what=WHAT)
     for address in found[:-1]:
         with contextlib.suppress(Unreachable):
             return await connect(at(address, part.port, part.key))

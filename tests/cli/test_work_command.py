@@ -64,6 +64,26 @@ def test_what_is_not_said_is_as_the_settings_say(
     assert (settings.hours, settings.causes) == ("1:00-2:00", "games")
 
 
+def test_caps_and_sharing_are_settings_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    text = 'share = "listen"\nmost_upload_mbps = 7\nmost_download_mbps = 8'
+    (tmp_path / "settings.toml").write_text(text)
+    _, settings = asked(monkeypatch, tmp_path)
+    assert (settings.share, settings.share_port) == ("listen", 0)
+    assert (settings.most_upload_mbps, settings.most_download_mbps) == (7.0, 8.0)
+    _, settings = asked(
+        monkeypatch, tmp_path, "--share", "no", "--upload", "0.5", "--download", "0"
+    )
+    assert settings.share == "no"
+    assert (settings.most_upload_mbps, settings.most_download_mbps) == (0.5, 0.0)
+
+
+@pytest.mark.parametrize("text", ["-1", "nan", "inf", "fast", "1e9"])
+def test_a_cap_that_is_none_is_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parser().parse_args(["work", f"--upload={text}"])
+    assert "number of Mbit/s" in capsys.readouterr().err
+
+
 def test_hours_that_are_none_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for text in ("tonight", "22:00-22:00"):
         with pytest.raises(SettingError, match=f" --hours is '{text}'"):

@@ -1,0 +1,53 @@
+"""Sets of chunks as arrays of booleans: what a set of a hundred thousand costs must not be felt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+Mask = npt.NDArray[np.bool_]
+Counts = npt.NDArray[np.int64]
+Numbers = npt.NDArray[np.float64]
+
+
+def empty(size: int) -> Mask:
+    return np.zeros(size, np.bool_)
+
+
+def mask_of(numbers: Iterable[int], size: int) -> Mask:
+    """Numbers beyond `size` are not in it: somebody knows more chunks than we do."""
+    mask = empty(size)
+    known = [number for number in numbers if number < size]
+    mask[known] = True
+    return mask
+
+
+def from_bytes(bits: bytes, size: int) -> Mask:
+    """A set as it travelled; at least `size` long."""
+    mask = np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little").astype(np.bool_)
+    return grown(mask, size)
+
+
+def to_bytes(mask: Mask) -> bytes:
+    """A set as it travels, without zeros at its end."""
+    return np.packbits(mask, bitorder="little").tobytes().rstrip(b"\0")
+
+
+def grown(mask: Mask, size: int) -> Mask:
+    """The same set among more chunks."""
+    if len(mask) >= size:
+        return mask
+    return np.concatenate([mask, empty(size - len(mask))])
+
+
+def count(masks: Iterable[Mask], size: int) -> Counts:
+    """In how many of the sets each chunk is."""
+    held = list(masks)
+    return np.sum(held, axis=0, dtype=np.int64) if held else np.zeros(size, np.int64)
+
+
+def numbers_of(mask: Mask) -> list[int]:
+    found: list[int] = np.flatnonzero(mask).tolist()
+    return found
