@@ -34,6 +34,7 @@ from crowdgrad.numerics.vectors import as_vector
 from crowdgrad.process import run_async
 from crowdgrad.replication.base import Chunks
 from crowdgrad.replication.store import MemoryChunks
+from crowdgrad.replication.supply import Direct
 from crowdgrad.volunteer import talk
 from crowdgrad.volunteer.agent import Agent
 from crowdgrad.volunteer.conversation import Conversation
@@ -136,7 +137,7 @@ class QuickShop:
         await shop.trainer.close()
         shop.trainer = NoTrainer(shop, shop.trainer.checked, self._windows)  # type: ignore[assignment]
         for shard in shop._setup.plan.shards:
-            await shop.need(shard, talk_to, chunks, lambda done, total: None)
+            await shop.need(shard, Direct(talk_to.get, chunks), lambda done, total: None)
         return shop
 
 

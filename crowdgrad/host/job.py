@@ -24,6 +24,7 @@ from crowdgrad.domain.data import ChunkHash, Field, Manifest, Split
 from crowdgrad.domain.job import Job, JobId, StoppingRule
 from crowdgrad.domain.matching import Requirements, Visibility
 from crowdgrad.domain.program import Program, ProgramSpec
+from crowdgrad.domain.spreading import Spreading
 from crowdgrad.domain.work import LocalSteps, VolunteerId
 from crowdgrad.errors import DataMalformed, JobFileError, RecipeError
 from crowdgrad.host.appeal import NO_APPEAL, NO_REQUIREMENTS, Appeal
@@ -55,6 +56,7 @@ GATE_RECORDS = 256
 """Real records that the program and autograd are compared on."""
 Progress = Callable[[str], None]
 Start = Literal["any", "all"]
+NEEDED = Spreading()
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 
 
@@ -91,6 +93,8 @@ class JobPlan:
     has its own."""
     weights: str | Path | None = None
     """What to start from instead of the model's own weights: a file, or a run folder."""
+    spreading: Spreading = NEEDED
+    """How the data reaches the volunteers."""
     continue_from: str | Path | None = None
     """The folder of a run to go on from: its parameters, buffers and splits."""
 
@@ -110,6 +114,11 @@ class JobPlan:
             raise JobFileError(
                 "start = all waits for the whole roster, but no volunteers are asked for.",
                 advice="Give minimum: how many volunteers to wait for.",
+            )
+        if self.spreading.share == "segments" and self.recipe.serving().assignment != "segments":
+            raise JobFileError(
+                "Each volunteer gets just its own segments where the recipe gives it some.",
+                advice='Choose recipe averaging with segments, or share = "needed".',
             )
         self.appeal.check()
 
@@ -156,6 +165,7 @@ class Prepared:
     earlier: Earlier | None = None
     """The run it continues."""
     appeal: Appeal = NO_APPEAL
+    spreading: Spreading = NEEDED
     folder: DataFolder | None = None
     """Where its chunks lie, if not in memory: the data folder, or what the run has kept of it."""
     source: Path | None = None
@@ -213,6 +223,7 @@ def prepare(plan: JobPlan, progress: Progress = lambda text: None) -> Prepared:
         started_from="" if plan.weights is None else Path(plan.weights).name,
         earlier=earlier,
         appeal=plan.appeal,
+        spreading=plan.spreading,
         folder=folder,
         source=folder.path.absolute() if folder is not None and growing else None,
     )

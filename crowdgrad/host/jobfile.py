@@ -30,6 +30,11 @@ visibility = "group"            # public, link (who has its code), group (who is
 invited = ["0123456789abcdef"]
 admit = "introduced"            # or anyone who knows the address
 
+[spread]                        # how the data reaches them
+plan = "swarm"                  # or the paper's tree: tree, pipelined
+share = "full"                  # what each gets: needed, segments, full
+mirrors = ["https://data.example.org/digits"]
+
 [requirements]                  # of every volunteer
 cores = 2
 memory_mb = 4000
@@ -59,15 +64,18 @@ from crowdgrad.data.formats.npz import read_npz
 from crowdgrad.data.progress import Progress
 from crowdgrad.domain.job import MAX_CORES, StoppingRule
 from crowdgrad.domain.matching import Requirements
+from crowdgrad.domain.spreading import PLANS, SHARES, Spreading
 from crowdgrad.errors import DataMissing, JobFileError
 from crowdgrad.host.job import JobPlan
+from crowdgrad.replication.mirrors import check_address
 
 if TYPE_CHECKING:
     from crowdgrad.capture.task import Task
 
 KEYS = ("title", "cause", "description", "contact", "task", "data", "validation", "seed", "weights",
-        "recipe", "stop", "volunteers", "requirements")  # fmt: skip
+        "recipe", "stop", "volunteers", "spread", "requirements")  # fmt: skip
 VOLUNTEER_KEYS = ("minimum", "maximum", "start", "visibility", "invited", "admit")
+SPREAD_KEYS = tuple(row.name for row in fields(Spreading))
 REQUIREMENT_KEYS = tuple(row.name for row in fields(Requirements) if row.name != "data_mb")
 """All but what the host knows itself: how much data there is."""
 Table = Mapping[str, object]
@@ -104,6 +112,7 @@ def read(file: Path, *, cache: Path, progress: Progress | None = None) -> JobPla
         invited=_texts(volunteers, "invited", file),
         admit=_text(volunteers, "admit", file) if "admit" in volunteers else None,  # type: ignore[arg-type]
         requirements=needs,
+        spreading=_spreading(_table(table, "spread", file), file),
         validation=_whole(table, "validation", file, 0) if "validation" in table else None,
         weights=file.parent / _text(table, "weights", file) if "weights" in table else None,
     )
@@ -215,6 +224,25 @@ def _requirements(table: Table, file: Path) -> Requirements:
         )
     except ValueError as error:
         raise JobFileError(f"{where}: {error}.", advice="Mend that value.") from None
+
+
+def _spreading(table: Table, file: Path) -> Spreading:
+    where = f"[spread] of {file}"
+    _known(table, SPREAD_KEYS, where)
+    mirrors = _texts(table, "mirrors", file)
+    try:
+        for mirror in mirrors:
+            check_address(mirror)
+        return Spreading(
+            plan=_text(table, "plan", file, default="swarm"),  # type: ignore[arg-type]
+            share=_text(table, "share", file, default="needed"),  # type: ignore[arg-type]
+            mirrors=mirrors,
+        )
+    except ValueError as error:
+        raise JobFileError(
+            f"{where}: {error}.",
+            advice=f"Plans are {', '.join(PLANS)}; what each gets is {', '.join(SHARES)}.",
+        ) from None
 
 
 def _stopping_rule(table: Table, file: Path) -> StoppingRule:

@@ -43,6 +43,7 @@ from crowdgrad.host.results import write_results
 from crowdgrad.host.server import Server
 from crowdgrad.host.servers.fleet import Fleet
 from crowdgrad.host.servers.hiring import NO_SERVERS, Hired, Wanted
+from crowdgrad.host.spreading import Spread
 from crowdgrad.host.telling import logbook
 from crowdgrad.host.telling.latest import Latest
 from crowdgrad.host.telling.metrics import MetricsLog
@@ -54,6 +55,7 @@ from crowdgrad.net.dialling import Dialler
 from crowdgrad.net.http import HttpServer
 from crowdgrad.net.identity import load_or_make
 from crowdgrad.net.ports import bind
+from crowdgrad.net.transport import secure
 from crowdgrad.numerics.vectors import Vector
 from crowdgrad.settings import Settings
 
@@ -173,6 +175,7 @@ class Run:
         self._keeper = Keeper(self.training, self._files, every_s=settings.checkpoint_s)
         self._growth = self._looks_for_more()
         self._talk: Server | None = None
+        self._spread: Spread | None = None
         self._token = secrets.token_hex(16)
         wishes = Wishes(
             host=options.host,
@@ -208,6 +211,8 @@ class Run:
         prepared.blobs.grow(data.name, data.raw, data.manifest, grown.first)
         self.training.grow(data.manifest, data.name)
         self._talk.grew(grown.seal)
+        if self._spread is not None:
+            self._spread.grew(data.manifest)
         self._prepared = replace(
             prepared,
             job=self.training.job,
@@ -390,7 +395,10 @@ class Run:
             fleet = self._fleet(self._hired)
             stack.push_async_callback(fleet.stop)
             await fleet.start()
-        server = self._talk = self._server()
+        spread = self._spread = self._data_spread()
+        spreading = asyncio.create_task(_spreads(spread, self.training.fail))
+        stack.push_async_callback(_ended, spreading)
+        server = self._talk = self._server(spread)
         await self._front.listen(stack, server.serve)
         control, secret = Control(self.training, self._loop.time, stop), control_file.new_token()
         api = HttpServer(
@@ -476,7 +484,19 @@ class Run:
         except OSError as error:
             logger.warning("where we are found cannot be kept: %s", error.strerror)
 
-    def _server(self) -> Server:
+    def _data_spread(self) -> Spread:
+        async def knock(host: str, port: int, pin: str) -> bytes:
+            return await secure.knock(host, port, pin)
+
+        return Spread(
+            self._prepared.spreading,
+            self._prepared.manifest,
+            knock=knock,
+            clock=self._loop.time,
+            segments=self.training.segments_of,
+        )
+
+    def _server(self, spread: Spread) -> Server:
         return Server(
             self.training,
             self._prepared.blobs,
@@ -491,6 +511,7 @@ class Run:
             key=self._key,
             name=self._settings.name,
             servers_for=self._hired.places if self._hired is not None else lambda who: (),
+            spread=spread,
         )
 
     def _door(self) -> Door:
@@ -545,3 +566,17 @@ class Run:
     def _write_job(self, state: str) -> None:
         with contextlib.suppress(CrowdgradError):  # a full disk is said again at the end
             self.folder.write_json("job.json", {**describe(self._prepared), "state": state})
+
+
+async def _spreads(spread: Spread, fail: Callable[[str], None]) -> None:
+    """Until cancelled. `fail`: should it ever go wrong, people hear of it instead of waiting."""
+    try:
+        await spread.run()
+    except Exception as error:
+        logger.exception("the data does not spread any more")
+        fail(one_line(f"the data does not spread any more: {error!r}"))
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

@@ -24,6 +24,7 @@ from crowdgrad.errors import (
 from crowdgrad.host.door import Admits, anyone
 from crowdgrad.host.gate import LARGE_BYTES, Gate
 from crowdgrad.host.members.accounts import Contribution
+from crowdgrad.host.spreading import Spread
 from crowdgrad.host.training import Training
 from crowdgrad.host.visit import Desk, Visit
 from crowdgrad.net import handshake, identity
@@ -81,6 +82,7 @@ class Server:
         name: str = "",
         exchanges: int = 8,
         servers_for: Callable[[VolunteerId], tuple[ServerPlace, ...]] = lambda who: (),
+        spread: Spread | None = None,
     ) -> None:
         """`blobs`: program, manifest and chunks by hash. `token`: makes its bearer worker 0.
 
@@ -93,6 +95,8 @@ class Server:
         `admits`: raises where a volunteer that is not our own worker may not come in.
 
         `servers_for`: where a volunteer finds the parameters, if not here.
+
+        `spread`: how the data spreads; None: everybody fetches it here.
         """
         self._training = training
         self._blobs = blobs
@@ -106,6 +110,7 @@ class Server:
         self._servers_for = servers_for
         self._key = key
         self._name = name
+        self._spreading = spread.spreading if spread is not None else None
         self._talking: dict[VolunteerId, Visit] = {}
         self._news = self._parting = False
         self._telling: asyncio.TimerHandle | None = None
@@ -120,6 +125,7 @@ class Server:
             clock=clock,
             silence_s=silence_s,
             newest=lambda: self._newest,
+            spread=spread,
         )
 
     def grew(self, seal: Seal | None) -> None:
@@ -235,6 +241,7 @@ class Server:
             servers=self._servers_for(account.volunteer.id),
             in_step=self._training.turns.in_rounds,
             seal=self._newest.seal,
+            spreading=self._spreading if not account.own else None,
         )
 
     async def _watch(self, connection: Connection, visit: Visit) -> None:

@@ -82,8 +82,9 @@ class State:
         self.ledger = Ledger(spec.work_per_sample)
         self.turns = Turns(self.serving, wait_for=wait_for, patience_s=lease_s)
         self._plans = EpochPlans.of(manifest, "train", job.local, spec)
+        self._assigned = self._assignment(self._plans)
         self.book = LeaseBook(
-            self._assignment(self._plans),
+            self._assigned,
             kind="train",
             lease_s=lease_s,
             track_bases=rule.needs_base,
@@ -118,6 +119,12 @@ class State:
             return [shards[place] for place in shard_order(seed, epoch, len(shards))]
 
         return Ranges(plans, epochs=epochs, shard_order=order)
+
+    def segments_of(self, volunteer: VolunteerId) -> tuple[tuple[int, int], ...]:
+        if not isinstance(self._assigned, Segments):
+            return ()
+        found = self._assigned.shards_of(volunteer)
+        return ((found.start, found.stop),) if found else ()
 
     def grow(self, manifest: Manifest, name: ChunkHash) -> None:
         """There is more to train on from the next epoch on."""

@@ -89,6 +89,10 @@ class Training:
 
     # -- members ------------------------------------------------------------------------------
 
+    def segments_of(self, volunteer: VolunteerId) -> tuple[tuple[int, int], ...]:
+        """Shards that are a member's own, as ranges; none where members have none."""
+        return self.state.segments_of(volunteer)
+
     def join(
         self,
         now: float,

@@ -26,6 +26,7 @@ from crowdgrad.host.evaluation import is_evaluation
 from crowdgrad.host.gate import Asking, Gate, Place
 from crowdgrad.host.members.accounts import Contribution
 from crowdgrad.host.snapshots import Snapshot
+from crowdgrad.host.spreading import Spread
 from crowdgrad.host.training import Training
 from crowdgrad.host.units import Granted
 from crowdgrad.net.framing import NOWHERE, SLACK_BYTES
@@ -33,15 +34,18 @@ from crowdgrad.net.heartbeat import Look
 from crowdgrad.net.messages import (
     Blob,
     Exchange,
+    Feed,
     Fetch,
     Fresh,
     Get,
     GiveBack,
     Grant,
     Grew,
+    Holds,
     Leave,
     Message,
     RosterChanged,
+    Shares,
     Wait,
 )
 from crowdgrad.net.transport.base import Connection, Payload
@@ -78,6 +82,8 @@ class Desk:
     silence_s: float
     newest: Callable[[], Grew]
     """What there is to train on now."""
+    spread: Spread | None = None
+    """How the data spreads; None: everybody asks us for each chunk."""
 
 
 class Visit:
@@ -129,6 +135,10 @@ class Visit:
             await self._exchange(message, payload)
         elif isinstance(message, Get):
             self._want(message.hash)
+        elif isinstance(message, Shares | Feed | Holds):
+            self._worked_at = self._desk.clock()  # whoever fetches data is not stuck
+            if self._desk.spread is not None:
+                self._desk.spread.hear(self, message)
         elif isinstance(message, Fetch):
             await self._fetch(message)
         elif isinstance(message, GiveBack):
@@ -153,6 +163,8 @@ class Visit:
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
+        if self._desk.spread is not None:
+            self._desk.spread.leave(self)
         gate = self._desk.gate
         if gate is not None:
             if self._asking is not None:
@@ -239,6 +251,12 @@ class Visit:
     @property
     def _who(self) -> VolunteerId:
         return self.account.volunteer.id
+
+    id = _who
+
+    @property
+    def position(self) -> int:
+        return self.account.position
 
     def _moved(self, *, comes: bool) -> int:
         return self.connection.received_bytes if comes else self.connection.sent_bytes
@@ -560,15 +578,22 @@ class Visit:
 
     async def _send_blobs(self) -> None:
         while self._wanted:
-            wanted = self._wanted.popleft()
-            try:
-                found = await read(self._desk.blobs, wanted)
-            except DataError as error:
-                self._training.state.data_warning = f"Some of the data is lost: {error.message}"
-                logger.error("%s", error)
-                self.connection.refuse(LOST)
+            if not await self.send_chunk(self._wanted.popleft()):
                 return
-            await self.connection.send(Blob(hash=wanted), found)
+
+    async def send_chunk(self, name: ChunkHash) -> bool:
+        """Whether it could be read. Raises PeerError."""
+        try:
+            found = await read(self._desk.blobs, name)
+        except DataError as error:
+            self._training.state.data_warning = f"Some of the data is lost: {error.message}"
+            logger.error("%s", error)
+            self.connection.refuse(LOST)
+            return False
+        await self.connection.send(Blob(hash=name), found)
+        if self._desk.spread is not None:
+            self._desk.spread.sent(name, len(found))
+        return True
 
 
 def _grant(ask: Exchange, granted: Granted, verdict: str) -> Grant:

@@ -154,6 +154,14 @@ class Segments:
         ours = f"{member.rank} and {member.rank + 1} of {len(self._here) + 1}"
         return piece, f"of your segments {ours}, epoch {member.epoch + 1}"
 
+    def shards_of(self, volunteer: VolunteerId) -> range:
+        """The shards its segments lie in; none where it has no segments."""
+        member = self._here.get(volunteer)
+        if member is None or not member.part:
+            return range(0)
+        plan = self.plans.at(member.epoch)
+        return range(plan.shard_of(member.part.start), plan.shard_of(member.part.stop - 1) + 1)
+
     def closed(self, unit: Unit, owner: VolunteerId | None, end: End) -> None:
         assert owner is not None, f"unit {unit.id} has no owner"
         member = self._members[owner]

@@ -11,8 +11,9 @@ So nobody is asked for everything, and each chunk leaves the host about once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +27,8 @@ from crowdgrad.planner.replication.masks import Mask, Numbers, empty, numbers_of
 from crowdgrad.planner.replication.plans import HOST, Asked, Node, Plan, Queue
 from crowdgrad.replication.base import Chunks
 from crowdgrad.replication.given import Given
+from crowdgrad.replication.mirrors import Mirror
+from crowdgrad.replication.mirrors.asking import Mirrors
 from crowdgrad.replication.numbering import Numbering
 from crowdgrad.replication.outbox import Outbox
 from crowdgrad.replication.peer import Peer
@@ -82,8 +85,12 @@ class Sharer:
         ask_host: Callable[[ChunkHash, int], Awaitable[bytes]],
         clock: Clock,
         seed: int,
+        mirrors: Sequence[Mirror] = (),
     ) -> None:
-        """`ask_host`: for bytes that are no chunk of the data. `seed`: of our own choices."""
+        """`ask_host`: for bytes that are no chunk of the data. `seed`: of our own choices.
+
+        `mirrors`: further places that have everything; the sharer's own from now on.
+        """
         self._numbering = Numbering(manifest)
         self._chunks = chunks
         self._terms = terms
@@ -112,6 +119,7 @@ class Sharer:
         self._wake = asyncio.Event()
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._uploading = Uploading(self._next_upload, clock)
+        self._mirrors = Mirrors(mirrors, self._fetching, clock)
         self.changed: Callable[[], None] = lambda: None
         """Called when the host says with whom to exchange."""
 
@@ -139,8 +147,11 @@ class Sharer:
                     self._want()
 
     def grew(self, manifest: Manifest) -> None:
+        if len(manifest.shards) == self._numbering.shards:
+            return
         self._numbering.grow(manifest)
         self._fetching.grow(self._jitter())
+        self._mirrors.grew()
         self._want()
 
     @property
@@ -171,6 +182,7 @@ class Sharer:
             for keeping in self._keeping:
                 keeping.cancel()
             await asyncio.gather(*self._keeping, return_exceptions=True)
+            self._mirrors.close()
             for futures in self._waiting.values():
                 for future in futures:
                     future.cancel()
@@ -289,9 +301,21 @@ class Sharer:
     # ---------------------------------------------------------------------------
 
     def _keep(self, node: Node, number: int, payload: memoryview) -> None:
-        task = asyncio.create_task(self._verify(node, number, bytes(payload)))
+        self._background(self._verify(node, number, bytes(payload)))
+
+    def _background(self, doing: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(doing)
         self._keeping.add(task)
         task.add_done_callback(self._keeping.discard)
+
+    async def _from_mirror(self, node: Node, number: int) -> None:
+        data = await self._mirrors.get(
+            node, number, self._numbering.names[number], self._numbering.size(number)
+        )
+        if data is None:
+            self._wake.set()
+        else:
+            await self._verify(node, number, data)
 
     async def _verify(self, node: Node, number: int, data: bytes) -> None:
         try:
@@ -426,8 +450,12 @@ class Sharer:
             except TimeoutError:
                 self._behave()
             self._wake.clear()
+            self._mirrors.look()
             for ask in self._fetching.decide(self._clock()):
-                self._peers[ask.node].ask(self._numbering.names[ask.chunk])
+                if ask.node > HOST:
+                    self._peers[ask.node].ask(self._numbering.names[ask.chunk])
+                else:
+                    self._background(self._from_mirror(ask.node, ask.chunk))
             self._feed()
             self._uploading.wake()
 
@@ -466,7 +494,9 @@ class Sharer:
     # ------------------------------------------------------------------------
 
     def _flow(self, node: Node, *, received: int = 0, wasted: int = 0, bad: int = 0) -> None:
-        before = self._flows.get(node, Flow(position=max(node, 0)))
+        if node < HOST:
+            return  # mirrors are no members
+        before = self._flows.get(node, Flow(position=node))
         self._flows[node] = replace(
             before,
             received=before.received + received,

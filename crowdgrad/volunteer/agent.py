@@ -52,14 +52,16 @@ from crowdgrad.net.resolve import addresses
 from crowdgrad.net.retry import delay_s
 from crowdgrad.net.transport.base import Payload
 from crowdgrad.replication.base import Chunks
+from crowdgrad.replication.supply import Supply
 from crowdgrad.volunteer.additions import Additions
-from crowdgrad.volunteer.consent import Consent, Request, always
+from crowdgrad.volunteer.consent import Consent, Request, Shares, always
 from crowdgrad.volunteer.conversation import Conversation, Reach
 from crowdgrad.volunteer.events import Event, Kind, Watch
 from crowdgrad.volunteer.gatekeeper import Gatekeeper, for_the_host
 from crowdgrad.volunteer.hosts import Refusals
 from crowdgrad.volunteer.parts import Part, machine_of, parts_of
 from crowdgrad.volunteer.servers import Bases, Connect, Resolve, reached
+from crowdgrad.volunteer.sharing import Sharing, supplied
 from crowdgrad.volunteer.talk import Trusted
 from crowdgrad.volunteer.tally import Tally
 from crowdgrad.volunteer.workshop import Workshop
@@ -127,6 +129,7 @@ class Agent:
         all_walls: bool = False,
         clock: Callable[[], float] = time.monotonic,
         open_shop: OpenShop = Workshop.open,
+        sharing: Sharing | None = None,
     ) -> None:
         """`memory_bytes`: the most a job may take; by default half of what there is.
 
@@ -135,7 +138,8 @@ class Agent:
 
         `pace_s`: how long to pause after every batch. `trusted`: the owner's own model. `refusals`:
         jobs this machine has had enough of; a host's own worker has none. `all_walls`: do not work
-        where any of them is missing.
+        where any of them is missing. `sharing`: how data is exchanged with other volunteers; None:
+        all of it comes from the host.
         """
         self._identity = identity
         self.volunteer = volunteer
@@ -157,6 +161,7 @@ class Agent:
         )
         self._clock = clock
         self._open_shop = open_shop
+        self._sharing = sharing
         self._host_key = ""
         """Of whom our owner was asked."""
         self._host_proven = ""
@@ -167,6 +172,8 @@ class Agent:
         self._granted: dict[int, Grant] = {}
         """By slot: units in hand while a larger workshop is opened."""
         self._additions = Additions(chunks, lambda words: self._say("note", words))
+        self._supply: Supply
+        """Where chunks come from, on this connection."""
         self._bases: dict[int, Bases] = {}
         """By slot: the versions its unit started from, where servers keep the parameters."""
         self._agreed: frozenset[str] = frozenset()
@@ -314,20 +321,31 @@ class Agent:
         shop, parts = self._workshop, self._parts(conversation, admit, self._workshop)
         if not self._agreed >= _machines(parts):  # the host has moved its parameters since
             await self._agree(conversation, admit, shop)
-        async with reached(
-            conversation,
-            admit,
-            parts,
-            self.volunteer,
-            connect=self._connect,
-            resolve=self._resolve,
-            bases=self._bases,
-        ) as reach:
+        async with (
+            reached(
+                conversation,
+                admit,
+                parts,
+                self.volunteer,
+                connect=self._connect,
+                resolve=self._resolve,
+                bases=self._bases,
+            ) as reach,
+            supplied(
+                self._sharing,
+                conversation,
+                admit,
+                shop,
+                self._chunks,
+                lambda text: self._say("note", text),
+            ) as self._supply,
+        ):
             while True:
                 async with asyncio.TaskGroup() as lanes:
                     for slot in range(shop.slots):
                         lanes.create_task(self._lane(conversation, reach(slot), shop, slot))
                 shop = await self._open_larger(conversation, admit, shop)
+                self._supply.grew(shop.manifest)
                 for slot in [n for n, grant in self._granted.items() if grant.link]:
                     await self._return_link(reach(slot), self._granted.pop(slot))
 
@@ -421,7 +439,13 @@ class Agent:
             data=shop.manifest.title,
             card=shop.manifest.card,
             growing=job.growing,
+            shares=self._shares(),
         )
+
+    def _shares(self) -> Shares:
+        if self._sharing is None:
+            return "no"
+        return "dial" if self._sharing.listen is None else "listen"
 
     async def _lane(
         self, conversation: Conversation, reach: Reach, shop: Workshop, slot: int
@@ -461,6 +485,7 @@ class Agent:
             if not await self._additions.learned(conversation, shop):
                 self._granted[slot] = answer
                 return
+            self._supply.grew(shop.manifest)
             await self._work_on(reach, shop, answer, slot)
 
     async def _work_on(self, reach: Reach, shop: Workshop, grant: Grant, slot: int) -> None:
@@ -476,7 +501,7 @@ class Agent:
     ) -> Update | None:
         unit = grant.unit
         if unit.shard not in shop.shards_held:
-            await shop.need(unit.shard, reach, self._chunks, self._progress(unit))
+            await shop.need(unit.shard, self._supply, self._progress(unit))
         try:
             done = await shop.compute(grant, slot, reach)
         except (ChildDied, ProgramError, DataError) as error:

@@ -50,6 +50,16 @@ MAX_CARD = 160
 WALLED = "all hold here: what computes reaches no network, no file and no other program."
 
 
+Shares = Literal["no", "dial", "listen"]
+EXCHANGES: dict[Shares, str] = {
+    "no": "",
+    "dial": "Its data is exchanged with other volunteers that this machine dials; they see its "
+    "address. --share no takes it from the host alone.",
+    "listen": "Its data is exchanged with other volunteers; they see this machine's address and "
+    "may dial it. --share no takes it from the host alone.",
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """What a host wants of this machine."""
@@ -84,6 +94,8 @@ class Request:
     """What its host says of that."""
     growing: bool = False
     """More data may come while it is trained on."""
+    shares: Shares = "no"
+    """Whether data is exchanged with other volunteers, and they may dial this machine."""
 
     @property
     def machines(self) -> list[str]:
@@ -227,6 +239,8 @@ def lines(request: Request, width: int = WIDTH) -> list[str]:
         f"{size(request.traffic_bytes)} once, then {size(request.exchange_bytes)} "
         "back and forth for every piece of work",
     )
+    if exchanges := EXCHANGES[request.shares]:
+        said += row("others", exchanges)
     said += row("disk", f"up to {size(request.disk_bytes)} for its model and training data")
     said += row("it sees", SEES)
     said += row("never sees", NEVER_SEES)

@@ -36,6 +36,7 @@ from crowdgrad.net.messages import (
     Grew,
     Join,
     Message,
+    Neighbours,
     Problem,
     RosterChanged,
     Wait,
@@ -43,6 +44,7 @@ from crowdgrad.net.messages import (
     told,
 )
 from crowdgrad.net.transport.base import Connection, Payload
+from crowdgrad.replication.sharing import Sharer
 from crowdgrad.volunteer.questions import Questions
 
 Answer = Grant | Wait
@@ -92,6 +94,8 @@ class Conversation:
         """That key itself."""
         self.grew: Grew | None = None
         """The data it has told us of last, since it has admitted us."""
+        self.sharer: Sharer | None = None
+        """Takes chunks of the host's own choosing, and hears with whom to exchange others."""
         self.bare = False
         """Servers keep the parameters: units come without them."""
         self.fetched_bytes, self.fetched_s = 0, 0.0
@@ -191,6 +195,10 @@ class Conversation:
             return into
         if isinstance(message, Blob) and self._blobs.get(message.hash, (-1,))[0] == length:
             return memoryview(bytearray(length))
+        if isinstance(message, Blob) and self.sharer is not None:
+            room = self.sharer.host_begins(message.hash, length)
+            if room is not None:
+                return room
         raise FrameError(f"A {type(message).__name__} came with {length} unexpected bytes.")
 
     def _at_once(self, message: Message, payload: memoryview) -> bool:
@@ -213,11 +221,10 @@ class Conversation:
                 raise FrameError("Fresh parameters came without their bytes.")
             self._fetches.answer(message.ticket, message)
         elif isinstance(message, Blob):
-            _, blob = self._blobs.pop(message.hash, (0, None))
-            if blob is not None:
-                self._note_fetched(len(payload))
-            if blob is not None and not blob.done():
-                blob.set_result(bytes(payload))
+            self._blob(message, payload)
+        elif isinstance(message, Neighbours):
+            if self.sharer is not None:
+                self.sharer.arranged(message)
         elif isinstance(message, Grew):
             self.grew = message
         elif isinstance(message, Finished):
@@ -226,6 +233,15 @@ class Conversation:
             raise told(message)
         elif not isinstance(message, RosterChanged):
             raise FrameError(f"A host does not say {type(message).__name__}.")
+
+    def _blob(self, message: Blob, payload: memoryview) -> None:
+        _, blob = self._blobs.pop(message.hash, (0, None))
+        if blob is not None:
+            self._note_fetched(len(payload))
+            if not blob.done():
+                blob.set_result(bytes(payload))
+        elif self.sharer is not None and len(payload):
+            self.sharer.host_sent(message, payload)
 
     def _note_fetched(self, size: int) -> None:
         now = asyncio.get_running_loop().time()

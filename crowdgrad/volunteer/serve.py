@@ -28,6 +28,9 @@ from crowdgrad.net import identity, lan, web
 from crowdgrad.net.dialling import Dialler
 from crowdgrad.net.matchmaker import Match, VolunteerPresence, wait_for_job
 from crowdgrad.net.nearby import Nearby
+from crowdgrad.net.ports import everywhere
+from crowdgrad.net.transport import secure
+from crowdgrad.net.transport.base import Listener, OnConnection
 from crowdgrad.replication.store import ChunkStore
 from crowdgrad.settings import Settings
 from crowdgrad.volunteer import neighbours, reachable, speed, tally, target, wishes
@@ -40,6 +43,7 @@ from crowdgrad.volunteer.journal import Journal
 from crowdgrad.volunteer.matched import OF_ONE_JOB, ended, one_after_another
 from crowdgrad.volunteer.probe import describe, machine, utc_offset_s
 from crowdgrad.volunteer.resting import FAREWELL, OVER, Resting, in_own_time
+from crowdgrad.volunteer.sharing import Sharing
 from crowdgrad.volunteer.talk import Trusted
 from crowdgrad.volunteer.visits import Visits
 
@@ -124,6 +128,27 @@ async def work(
         journal.write("stop", "It lends this machine no more.")
 
 
+def _sharing(
+    options: Options, settings: Settings, key: identity.Identity, connect: Dialler
+) -> Sharing | None:
+    """None: data comes from the host alone, as to the host's own worker."""
+    if options.token or settings.share == "no":
+        return None
+    always = settings.encrypt == "always"
+
+    async def listen(answer: OnConnection) -> Listener:
+        return await secure.listen(everywhere(), settings.share_port, answer, key, always=always)
+
+    return Sharing(
+        key=key,
+        connect=connect,
+        random01=random.random,
+        listen=listen if settings.share == "listen" else None,
+        places=lan.networks,
+        quota_bytes=settings.cache_mb << 20,
+    )
+
+
 def _agent(
     options: Options,
     settings: Settings,
@@ -132,11 +157,13 @@ def _agent(
     counted: tally.Tally,
     watch: Watch,
 ) -> Agent:
+    connect = Dialler(key=key, always=settings.encrypt == "always")
     return Agent(
         identity=key,
         volunteer=describe(key, settings.name, own_model=options.trusted is not None),
         chunks=ChunkStore(settings.home / "chunks", settings.cache_mb << 20),
-        connect=Dialler(key=key, always=settings.encrypt == "always"),
+        connect=connect,
+        sharing=_sharing(options, settings, key, connect),
         watch=watch,
         random01=random.random,
         reconnect_s=settings.reconnect_s,

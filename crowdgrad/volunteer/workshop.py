@@ -7,7 +7,6 @@ grows, so does what is known of it here, in room that was kept free for that.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
@@ -24,6 +23,7 @@ from crowdgrad.planner.batches import BatchPlan, EpochPlans, largest_batch
 from crowdgrad.planner.growing import added, outgrows, unusable
 from crowdgrad.program.artifact import decode
 from crowdgrad.replication.base import Chunks
+from crowdgrad.replication.supply import Direct, Supply
 from crowdgrad.volunteer import talk
 from crowdgrad.volunteer.arena import Arena, Plan, extend, lay_out, room_for_growth
 from crowdgrad.volunteer.conversation import Conversation, Reach
@@ -199,7 +199,7 @@ class Workshop:
         if not self.job.growing:
             raise MessageError("The host says its data has grown; it announced that it would not.")
         _bound("manifest", news.manifest_bytes, MAX_MANIFEST_BYTES)
-        raw = await _fetch(talk_to, chunks, news.manifest, news.manifest_bytes)
+        raw = await Direct(talk_to.get, chunks).get(news.manifest, news.manifest_bytes)
         manifest = decode_manifest(raw)
         check_sealed(manifest, news.seal, talk_to.host_public)
         if why := unusable(self.manifest, manifest):
@@ -254,8 +254,7 @@ class Workshop:
     async def need(
         self,
         shard: int,
-        talk_to: Reach,
-        chunks: Chunks,
+        supply: Supply,
         progress: Callable[[int, int], None],
     ) -> None:
         """Have a shard's records in the arena; several callers share one fetch.
@@ -268,7 +267,7 @@ class Workshop:
             raise MessageError(f"The host sent a unit of shard {shard}, which it did not announce.")
         task = self._shards.get(shard)
         if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
-            task = asyncio.create_task(self._load(shard, talk_to, chunks, progress))
+            task = asyncio.create_task(self._load(shard, supply, progress))
             self._shards[shard] = task
         await asyncio.shield(task)
 
@@ -354,8 +353,7 @@ class Workshop:
     async def _load(
         self,
         shard: int,
-        talk_to: Reach,
-        chunks: Chunks,
+        supply: Supply,
         progress: Callable[[int, int], None],
     ) -> None:
         region = self._setup.plan.shards[shard].of(self._arena.memory)
@@ -366,7 +364,7 @@ class Workshop:
         async def place(where: int, name: ChunkHash, size: int) -> None:
             nonlocal done
             async with gate:
-                region[where : where + size] = await _fetch(talk_to, chunks, name, size)
+                region[where : where + size] = await supply.get(name, size)
             done += 1
             progress(done, len(wanted))
 
@@ -472,21 +470,6 @@ async def _received(admit: Admit, talk_to: Conversation, chunks: Chunks) -> tupl
     """Program and manifest, as they were announced."""
     _bound("program", admit.program_bytes, MAX_PROGRAM_BYTES)
     _bound("manifest", admit.manifest_bytes, MAX_MANIFEST_BYTES)
-    program = await _fetch(talk_to, chunks, admit.job.program, admit.program_bytes)
-    return program, await _fetch(talk_to, chunks, admit.job.manifest, admit.manifest_bytes)
-
-
-async def _fetch(talk_to: Reach, chunks: Chunks, name: ChunkHash, size: int) -> bytes:
-    """From our own store, else from the host; verified either way."""
-    kept = await asyncio.to_thread(chunks.get, name)
-    if kept is not None and len(kept) == size:
-        return kept
-    data = await talk_to.get(name, size)
-    # One hash with two sizes: whoever asks second is answered with what the first has asked for.
-    if len(data) != size or hashlib.sha256(data).hexdigest() != name:
-        raise DataAltered(
-            f"The host sent {size} bytes that do not match their hash {name[:12]}….",
-            advice="Tell the host: its data has been altered.",
-        )
-    await asyncio.to_thread(chunks.put, name, data)
-    return data
+    supply = Direct(talk_to.get, chunks)
+    program = await supply.get(admit.job.program, admit.program_bytes)
+    return program, await supply.get(admit.job.manifest, admit.manifest_bytes)

@@ -19,12 +19,13 @@ from crowdgrad.data.shards import content_hash, decode_manifest
 from crowdgrad.domain.data import ChunkHash, Manifest
 from crowdgrad.domain.job import Job, StoppingRule
 from crowdgrad.domain.program import Program
+from crowdgrad.domain.spreading import Spreading
 from crowdgrad.errors import DataAltered, DataMalformed, JobFileError
 from crowdgrad.files import REAL, Disk, remove_drafts
 from crowdgrad.host.appeal import NO_APPEAL, Appeal
 from crowdgrad.host.blobs import Blobs
 from crowdgrad.host.earlier import Earlier
-from crowdgrad.host.job import Prepared, Start
+from crowdgrad.host.job import NEEDED, Prepared, Start
 from crowdgrad.host.keeping import kept_data
 from crowdgrad.numerics.vectors import Vector
 from crowdgrad.planner.batches import largest_batch
@@ -57,6 +58,7 @@ class Kept:
     continues: str = ""
     continued: int = 0
     appeal: Appeal = NO_APPEAL
+    spreading: Spreading = NEEDED
     on_disk: bool = False
     """Its chunks lie in a folder of their own."""
     source: str = ""
@@ -84,6 +86,7 @@ def save(folder: Path, prepared: Prepared, disk: Disk = REAL) -> None:
         continues=earlier.id if earlier is not None else "",
         continued=earlier.times + 1 if earlier is not None else 0,
         appeal=prepared.appeal,
+        spreading=prepared.spreading,
         on_disk=prepared.folder is not None,
         source=str(prepared.source or ""),
         began_with=prepared.began_with or "",
@@ -143,6 +146,7 @@ def _prepared(
         started_from=kept.started_from,
         earlier=_earlier(kept) if kept.continues else None,
         appeal=kept.appeal,
+        spreading=kept.spreading,
     )
 
 

@@ -46,6 +46,8 @@ LEAST_WAIT_S = 0.1
 STALLED_S = 3.0
 """How long a member may get nothing while others have what it wants."""
 
+ALONE = Links()
+
 
 @dataclass(frozen=True, slots=True)
 class Swarm:
@@ -147,7 +149,7 @@ class Swarm:
                 continue
             holders = [
                 node
-                for node in world.links[guest.node].neighbours
+                for node in world.links.get(guest.node, ALONE).neighbours
                 if world.trusted(node) and node in world.guests and world.guests[node].holds[chunk]
             ]
             if not holders:
@@ -213,7 +215,7 @@ class _Near:
         return self._found[node]
 
     def _around(self, node: Node) -> set[Node]:
-        near = self._world.links[node].neighbours if node in self._world.links else ()
+        near = self._world.links.get(node, ALONE).neighbours
         return {n for n in near if n in self._world.guests}
 
     def _component(self, node: Node) -> set[Node]:
