@@ -46,6 +46,7 @@ class Tally:
         self.held: set[ChunkHash] = set()
         self.curve: list[tuple[float, int]] = []
         self.kept_bytes = self.twice_bytes = self.refused_bytes = self.bad_units = self.units = 0
+        self.began_cpu_s = time.process_time()
         self._lock = threading.Lock()
 
     def keep(self, name: ChunkHash, size: int) -> None:
@@ -69,6 +70,7 @@ class Tally:
             "refused_bytes": self.refused_bytes,
             "units": self.units,
             "bad_units": self.bad_units,
+            "cpu_s": time.process_time() - self.began_cpu_s,
             **more,
         }
         print(json.dumps(told), flush=True)
@@ -175,6 +177,7 @@ def hear(tally: Tally, go: asyncio.Event, stop: asyncio.Event) -> None:
     elif "tell" in said:
         tally.say()
     else:
+        tally.began_cpu_s = time.process_time()
         go.set()
 
 

@@ -67,6 +67,8 @@ class Went:
     """By each volunteer that counts, at the end."""
     host_cpu_s: float = 0.0
     """What its host computed meanwhile."""
+    crowd_cpu_s: float = 0.0
+    """What the volunteers that lived on computed, all together, from their beginning."""
 
     @property
     def bad_units(self) -> int:
@@ -172,9 +174,10 @@ def _measure(case: Case, source: Machine, nodes: Sequence[Receiver], data: Sprea
     if late:
         came = spread("late joiner", source, late, chunks=len(data.names), limit_s=case.limit_s)
         went.late_s = came.seconds
-    for node in honest:
+    for node in crowd:
         if not node.killed:
             node.ask()
     time.sleep(0.3)  # they answer at once
+    went.crowd_cpu_s = sum(node.said["cpu_s"] for node in crowd if not node.killed)
     went.told = [dict(node.said) for node in honest if not node.killed]
     return went

@@ -19,6 +19,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
@@ -51,6 +52,17 @@ def obstacle() -> str:
         said = getattr(error, "stderr", "") or error
         return f"no namespaces here: {str(said).strip()}"
     return ""
+
+
+@contextlib.contextmanager
+def working_folder() -> Generator[Path]:
+    """A folder for everything, removed however this process ends."""
+    folder = Path(tempfile.mkdtemp(prefix="crowdgrad-bench-"))
+    script = 'cat >/dev/null; sleep "$2"; rm -rf -- "$1"'
+    with subprocess.Popen(
+        ["sh", "-c", script, "sh", str(folder), "0.5"], stdin=subprocess.PIPE, process_group=0
+    ):
+        yield folder
 
 
 class Machines:

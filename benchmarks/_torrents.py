@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -53,9 +54,10 @@ def torrent_spread(
     limit_s: float,
     settings: Mapping[str, object] = SETTINGS,
 ) -> Spreading:
-    """From the first machine to all others."""
+    """From the first machine to all others. What they kept is removed afterwards."""
     source, *others = machines
     with contextlib.ExitStack() as stack:
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
         peers = []
         for number, machine in enumerate(machines):
             own = folder / f"peer-{number}"

@@ -24,11 +24,16 @@ liars_traffic             all that came to the others, by what came without liar
 liars_reached_trainers    units that a trainer was given with wrong records
 verify_MBps, serve_MBps   a core's: chunks hashed; chunks sent by a host over TLS, by the processor
                           time of its process
-pair_MBps, pair_TLS_MBps  host and volunteer on one machine, and on two without shapers
+pair_MBps, pair_TLS_MBps  host and volunteer on one machine, and on two without shapers; from the
+                          first chunk on the volunteer's disk to the last
+neighbours_200_MB         the most memory of a volunteer's exchange with 200 others that give and
+                          take as fast as they can, all of its process included
+neighbour_kB              what a neighbour costs before a chunk has passed
 goodput_MBps              B
-paper_…_s                 1,000 nodes, 1 GB, 100 MB/s, computed in rounds
+paper_…_s                 1,000 nodes, 1 GB, 100 MB/s, computed in rounds of 64 chunks
 
-Needs root, for network namespaces. `--quick`: 16 MiB in 64 chunks, 15 volunteers, once each.
+Needs root, for network namespaces. `--quick`: the swarm of 15 with and without churn, once each;
+other parts with `--only`.
 """
 
 from __future__ import annotations
@@ -36,7 +41,6 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -46,10 +50,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from _bare import goodput, one_to_all
 from _replicate_job import CHUNK, Spread, make_data
-from _replicate_pictures import Drawn, bound, draw, paper
+from _replicate_memory import measure_memory
+from _replicate_pictures import PAPER_NODES, Curve, Drawn, bound, draw, paper
 from _replicate_swarm import Case, Went, run
 from _report import Report, arguments
-from _shaped import Machine, Machines, obstacle
+from _shaped import Machine, Machines, obstacle, working_folder
 from _torrents import ROLES, prepare, torrent_spread
 
 from crowdgrad.process import interrupt_on_sigterm
@@ -62,8 +67,11 @@ MEASURED = (3, 7)
 """One to all; with more it is computed."""
 KILLED = 3
 LIARS = 2
+NEIGHBOURS = 200
 PLANS = ("tree", "pipelined")
-PARTS = ("swarm", "churn", "liars", "plans", "torrents", "all", "pair")
+CHUNKS = 256
+PARTS = ("swarm", "churn", "liars", "torrents", "pair", "neighbours", "all", "plans", "paper")
+QUICK_PARTS = ("swarm", "churn")
 PATIENCE = 3.0
 """A spreading is given up after so many times what a tree would take."""
 
@@ -76,7 +84,7 @@ class Bench:
         self._home = folder / "home"
         self._home.mkdir()
         self._quick = quick
-        self._chunks = 64 if quick else 256
+        self._chunks = CHUNKS
         self._repeats = 1 if quick else 3
         self._machines = machines
         self._shaped = [machines.add(mbit=MBIT) for _ in range(MOST + 2)]
@@ -149,11 +157,8 @@ class Bench:
         self.report.add("liars_reached_trainers", [went.bad_units for went in found])
 
     def plans(self) -> None:
-        if self._quick:
-            self.report.notes["plans"] = "left out by --quick"
-            return
         for plan in PLANS:
-            for volunteers in SIZES:
+            for volunteers in (MOST,) if self._quick else SIZES:
                 went = self._spread(plan, volunteers)
                 self._note(plan, volunteers, [went.spreading.seconds])
             self.drawn.curves[plan] = list(went.spreading.curves)
@@ -194,15 +199,19 @@ class Bench:
 
     def all(self) -> None:
         """One to all, by bare TCP."""
-        for volunteers in () if self._quick else MEASURED:
+        for volunteers in MEASURED[:1] if self._quick else MEASURED:
             print(f"one to {volunteers} by bare TCP: about {volunteers * self._copy_s:.0f} s",
                   file=sys.stderr)  # fmt: skip
             source, *others = self._shaped[: volunteers + 1]
             self._note("one_to_all", volunteers, [one_to_all(source, others, self._data.bytes)])
         self._note("one_to_all", MOST, [MOST * self._copy_s])
         self.report.notes["one_to_all_vs_bound_15"] = "computed: N·F/B"
-        for plan, seconds in paper().items():
-            self.report.add(f"paper_{plan}_s", [seconds])
+
+    def paper(self) -> None:
+        claim = self.drawn.claim = paper(PAPER_NODES)
+        for plan, seconds in claim.items():
+            if PAPER_NODES in seconds:
+                self.report.add(f"paper_{plan}_s", [seconds[PAPER_NODES]])
 
     def pair(self) -> None:
         """What one core hashes and serves, and a pair without shapers."""
@@ -218,8 +227,7 @@ class Bench:
             ("pair_MBps", [near, near], "127.0.0.1"), ("pair_TLS_MBps", [near, far], ""),
         ):  # fmt: skip
             found = [self._pair(machines, listen) for _ in range(self._repeats)]
-            rates = [self._data.bytes / went.spreading.seconds / 1e6 for went in found]
-            self.report.add(figure, rates)
+            self.report.add(figure, [_rate(went.spreading.curves[0]) / 1e6 for went in found])
         served = [self._data.bytes / went.host_cpu_s / 1e6 for went in found]
         self.report.add("serve_MBps", served)
 
@@ -228,10 +236,26 @@ class Bench:
         case = Case(plan="swarm", volunteers=1, limit_s=60.0, listen=listen)
         return run(case, machines, self._data, self._folder / f"run-{self._runs}", self._home)
 
+    def neighbours(self) -> None:
+        alone, idle, most = measure_memory(self._data, self._folder / "hub", NEIGHBOURS)
+        self.report.add("neighbours_200_MB", [most])
+        self.report.add("neighbours_0_MB", [alone])
+        self.report.add("neighbour_kB", [1000 * (idle - alone) / NEIGHBOURS])
+
+
+def _rate(curve: Curve) -> float:
+    """Bytes a second from the first chunk to the last."""
+    (first, before), (last, after) = curve[0], curve[-1]
+    return (after - before) * CHUNK / (last - first)
+
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--only", nargs="+", choices=PARTS, default=PARTS, help="measure these parts alone"
+        "--only",
+        nargs="+",
+        choices=PARTS,
+        metavar="PART",
+        help=f"measure these parts alone, of {', '.join(PARTS)}",
     )
 
 
@@ -249,13 +273,15 @@ def reported(part: str, report: Report, failed: list[str]) -> Iterator[None]:
 def main() -> None:
     args = arguments(__doc__, options)
     if why := obstacle():
-        raise SystemExit(f"Nothing was measured: this benchmark needs machines of its own; {why}.")
+        raise SystemExit(
+            f"Skipped, nothing was measured: this needs machines of its own, and {why}."
+        )
     interrupt_on_sigterm()
     report, failed = Report("replicate", args.quick), []
-    with tempfile.TemporaryDirectory(prefix="crowdgrad-bench-") as name, Machines() as machines:
-        bench = Bench(report, Path(name), machines, quick=args.quick)
+    with working_folder() as folder, Machines() as machines:
+        bench = Bench(report, folder, machines, quick=args.quick)
         bench.measure_link()
-        for part in args.only:
+        for part in args.only or (QUICK_PARTS if args.quick else PARTS):
             measure: Callable[[], None] = getattr(bench, part)
             with reported(part, report, failed):
                 measure()
