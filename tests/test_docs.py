@@ -32,6 +32,14 @@ from crowdgrad.host.remote.api import create_app
 from crowdgrad.host.remote.control import Control
 from crowdgrad.host.setbacks import MAX_TRIES
 from crowdgrad.host.telling.status import MemberStatus, Point, Status
+from crowdgrad.host.telling.swarm_status import (
+    Behind,
+    SpreadSummary,
+    SwarmFlow,
+    SwarmMember,
+    SwarmOthers,
+    SwarmStatus,
+)
 from crowdgrad.host.updates import IGNORED
 from crowdgrad.net.framing import HEADER_BYTES, MAGIC, MAX_FIRST_BODY_BYTES
 from crowdgrad.net.messages import MAX_BODY_BYTES, MESSAGES, PROTOCOL
@@ -325,9 +333,14 @@ def test_every_route_of_the_host_has_a_row():
             row_with(doc("host.md"), f"`{method.upper()} {route}`")
 
 
-@pytest.mark.parametrize("kind", [Status, MemberStatus, Point], ids=lambda kind: kind.__name__)
+SWARM = (SwarmStatus, SwarmMember, SwarmOthers, SwarmFlow)
+TOLD = (Status, MemberStatus, Point, SpreadSummary, Behind)
+
+
+@pytest.mark.parametrize("kind", [*TOLD, *SWARM], ids=lambda kind: kind.__name__)
 def test_every_field_of_the_status_is_documented(kind):
-    table = "\n".join(rows(doc("host.md")))
+    text = doc("host.md")
+    table = "\n".join(rows(section(text, "### How the data spreads") if kind in SWARM else text))
     missing = [field.name for field in fields(kind) if f"`{field.name}`" not in table]
     assert not missing
 

@@ -11,6 +11,13 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from crowdgrad.cli.spreading import (
+    Lingering,
+    host_sent,
+    in_words_at_the_end,
+    per_cent,
+    spreading_view,
+)
 from crowdgrad.host.members.departures import STAYED, in_words
 from crowdgrad.host.telling.status import MemberStatus, Status, score, spell
 from crowdgrad.planner.label_noise import noise_in_words
@@ -33,6 +40,7 @@ class View:
     def __init__(self) -> None:
         self._metric: list[float] = []
         self._seen_at = -1.0
+        self._spreading = Lingering()
 
     def render(self, status: Status) -> RenderableType:
         self._remember(status)
@@ -44,6 +52,7 @@ class View:
                 Text(beside(status), style="dim", no_wrap=True, overflow="ellipsis"),
                 Text(),
                 *(part for words in _said(status) for part in (words, Text())),
+                *self._data(status),
                 members(status, LIVE_ROWS),
                 *_departures(status),
             ),
@@ -51,6 +60,12 @@ class View:
             subtitle=_phase(status),
             padding=(1, 2),
         )
+
+    def _data(self, status: Status) -> list[RenderableType]:
+        spreading = status.spreading
+        if spreading is None or not self._spreading.shows(spreading, status.elapsed_s):
+            return []
+        return [*spreading_view(spreading), Text()]
 
     def _remember(self, status: Status) -> None:
         found = status.validation
@@ -212,6 +227,8 @@ def summary(console: Console, status: Status, folder: str) -> None:
         highlight=False,
     )
     console.print(_traffic(status), highlight=False)
+    if status.spreading is not None:
+        console.print(in_words_at_the_end(status.spreading), highlight=False)
     if status.refused:
         console.print(f"Refused updates: {_counted(status.refused_by_reason)}.", highlight=False)
     if status.ignored:
@@ -267,12 +284,20 @@ def plain(status: Status) -> str:
         f"  {status.samples_per_s:,.0f} samples/s  {status.updates_per_s:,.0f} updates/s"
         f"  staleness {status.mean_staleness:.1f}  loss {loss}"
         f"  {status.metric or 'validation'} {spell(status, status.validation)}  {status.here} here"
-        f"{'  paused' if status.paused else ''}{_data(status)}{_waiting(status)}{_trouble(status)}"
+        f"{'  paused' if status.paused else ''}{_data(status)}{_spread(status)}"
+        f"{_waiting(status)}{_trouble(status)}"
     )
 
 
 def _data(status: Status) -> str:
     return f"  {status.train_records:,} records" if status.growing else ""
+
+
+def _spread(status: Status) -> str:
+    spreading = status.spreading
+    if spreading is None or spreading.complete == spreading.members:
+        return ""
+    return f"  data {per_cent(spreading.progress)}, {host_sent(spreading)}"
 
 
 def _trouble(status: Status) -> str:

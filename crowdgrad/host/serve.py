@@ -190,7 +190,9 @@ class Run:
             self.folder.add_metrics, self.folder.path / "tensorboard", wall=time.time
         )
         self._told_setbacks = 0
-        self._latest = Latest(self.training, self._keeper.health, self._loop.time)
+        self._latest = Latest(
+            self.training, self._keeper.health, self._loop.time, lambda: self._spread
+        )
 
     def _looks_for_more(self) -> Growth | None:
         """Where the data may grow: whoever looks for what is added."""
@@ -314,6 +316,7 @@ class Run:
             self._report_credit()  # while those who countersign it are still there
             await self._keeper.write_now(self._loop.time())
             ending = self.training.course.ending
+            swarm = self._latest.last_swarm()  # before its members go
             await server.farewell(ending.reason if ending is not None else "it is over")
             status = self._latest.whole()  # with the reasons of those who have just gone
             self._log.close(self._loop.time(), status)
@@ -333,6 +336,7 @@ class Run:
                 status,
                 outcome.parameters,
                 outcome.history,
+                swarm=swarm,
             )
         finally:
             control_file.withdraw(self._entrance)
@@ -402,7 +406,13 @@ class Run:
         await self._front.listen(stack, server.serve)
         control, secret = Control(self.training, self._loop.time, stop), control_file.new_token()
         api = HttpServer(
-            create_app(self._latest.status, control, secret, everybody=self._latest.in_parts),
+            create_app(
+                self._latest.status,
+                control,
+                secret,
+                everybody=self._latest.in_parts,
+                swarm=self._latest.swarm,
+            ),
             self._http_socket(),
             max_message_bytes=MAX_HTTP_MESSAGE,
         )
@@ -496,7 +506,7 @@ class Run:
             segments=self.training.segments_of,
         )
 
-    def _server(self, spread: Spread) -> Server:
+    def _server(self, spread: Spread | None = None) -> Server:
         return Server(
             self.training,
             self._prepared.blobs,

@@ -591,7 +591,7 @@ class Visit:
             self.connection.refuse(LOST)
             return False
         await self.connection.send(Blob(hash=name), found)
-        if self._desk.spread is not None:
+        if self._desk.spread is not None and not self.account.own:
             self._desk.spread.sent(name, len(found))
         return True
 

@@ -29,6 +29,7 @@ from crowdgrad.errors import (
 from crowdgrad.net.addresses import is_loopback
 from crowdgrad.net.identity import Identity
 from crowdgrad.net.relaying import Calling, at_of
+from crowdgrad.net.throttle import Throttle
 from crowdgrad.net.transport import tcp, tls, websocket
 from crowdgrad.net.transport.base import RELAYED, Connection
 from crowdgrad.net.transport.layers import Layer, Stack
@@ -52,6 +53,10 @@ class Dialler:
     always: bool = False
     """Encrypt on this very machine, too."""
     open: Open = tcp.connect
+    up: Throttle | None = None
+    """What all that is dialled may send together."""
+    down: Throttle | None = None
+    """… and read."""
     _sessions: tls.Sessions = field(default_factory=tls.Sessions)
     _worked: dict[str, Route] = field(default_factory=dict)
     _by_web: set[str] = field(default_factory=set)
@@ -96,24 +101,30 @@ class Dialler:
         name = str(route)
         if route.url or name in self._by_web:
             try:
-                return await dial(route, self._layer(route, where), by_web=True, open=self.open)
+                return await dial(route, self._layer(route, where), by_web=True, open=self._open)
             except (PeerError, Unreachable):
                 self._by_web.discard(name)  # it may have been an accident: as it is, the next time
                 raise
         try:
-            return await dial(route, self._layer(route, where), open=self.open)
+            return await dial(route, self._layer(route, where), open=self._open)
         except FINAL:
             raise
         except PeerError as error:
             first = error
         try:
-            connection = await dial(route, self._layer(route, where), by_web=True, open=self.open)
+            connection = await dial(route, self._layer(route, where), by_web=True, open=self._open)
         except FINAL:
             raise
         except (PeerError, Unreachable):
             raise first from None
         self._by_web.add(name)
         return connection
+
+    @property
+    def _open(self) -> Open:
+        caps = {"up": self.up, "down": self.down}
+        given = {name: throttle for name, throttle in caps.items() if throttle is not None}
+        return functools.partial(self.open, **given) if given else self.open
 
     def _layer(self, route: Route, where: Whereabouts) -> Layer | None:
         """Raises TargetError where a relay could not know whom to call."""

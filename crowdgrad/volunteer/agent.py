@@ -21,6 +21,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
+from crowdgrad.domain.data import ChunkHash
 from crowdgrad.domain.job import Job, Volunteer
 from crowdgrad.domain.routes import Whereabouts
 from crowdgrad.domain.work import Unit, Update
@@ -52,7 +53,7 @@ from crowdgrad.net.resolve import addresses
 from crowdgrad.net.retry import delay_s
 from crowdgrad.net.transport.base import Payload
 from crowdgrad.replication.base import Chunks
-from crowdgrad.replication.supply import Supply
+from crowdgrad.replication.supply import Direct, Supply
 from crowdgrad.volunteer.additions import Additions
 from crowdgrad.volunteer.consent import Consent, Request, Shares, always
 from crowdgrad.volunteer.conversation import Conversation, Reach
@@ -172,7 +173,7 @@ class Agent:
         self._granted: dict[int, Grant] = {}
         """By slot: units in hand while a larger workshop is opened."""
         self._additions = Additions(chunks, lambda words: self._say("note", words))
-        self._supply: Supply
+        self._supply: Supply = Direct(_nowhere, chunks)
         """Where chunks come from, on this connection."""
         self._bases: dict[int, Bases] = {}
         """By slot: the versions its unit started from, where servers keep the parameters."""
@@ -345,7 +346,6 @@ class Agent:
                     for slot in range(shop.slots):
                         lanes.create_task(self._lane(conversation, reach(slot), shop, slot))
                 shop = await self._open_larger(conversation, admit, shop)
-                self._supply.grew(shop.manifest)
                 for slot in [n for n, grant in self._granted.items() if grant.link]:
                     await self._return_link(reach(slot), self._granted.pop(slot))
 
@@ -485,7 +485,6 @@ class Agent:
             if not await self._additions.learned(conversation, shop):
                 self._granted[slot] = answer
                 return
-            self._supply.grew(shop.manifest)
             await self._work_on(reach, shop, answer, slot)
 
     async def _work_on(self, reach: Reach, shop: Workshop, grant: Grant, slot: int) -> None:
@@ -594,6 +593,10 @@ class Agent:
                 return await self._leaving.wait()
         except TimeoutError:
             return False
+
+
+async def _nowhere(name: ChunkHash, size: int) -> bytes:
+    raise ConnectionLost("There is no host to ask for data.")
 
 
 def lent_memory(volunteer: Volunteer) -> int:

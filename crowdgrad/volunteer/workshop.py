@@ -199,7 +199,8 @@ class Workshop:
         if not self.job.growing:
             raise MessageError("The host says its data has grown; it announced that it would not.")
         _bound("manifest", news.manifest_bytes, MAX_MANIFEST_BYTES)
-        raw = await Direct(talk_to.get, chunks).get(news.manifest, news.manifest_bytes)
+        supply = _from_host(talk_to, chunks)
+        raw = await supply.get(news.manifest, news.manifest_bytes)
         manifest = decode_manifest(raw)
         check_sealed(manifest, news.seal, talk_to.host_public)
         if why := unusable(self.manifest, manifest):
@@ -267,6 +268,7 @@ class Workshop:
             raise MessageError(f"The host sent a unit of shard {shard}, which it did not announce.")
         task = self._shards.get(shard)
         if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
+            supply.grew(self.manifest)
             task = asyncio.create_task(self._load(shard, supply, progress))
             self._shards[shard] = task
         await asyncio.shield(task)
@@ -470,6 +472,11 @@ async def _received(admit: Admit, talk_to: Conversation, chunks: Chunks) -> tupl
     """Program and manifest, as they were announced."""
     _bound("program", admit.program_bytes, MAX_PROGRAM_BYTES)
     _bound("manifest", admit.manifest_bytes, MAX_MANIFEST_BYTES)
-    supply = Direct(talk_to.get, chunks)
+    supply = _from_host(talk_to, chunks)
     program = await supply.get(admit.job.program, admit.program_bytes)
     return program, await supply.get(admit.job.manifest, admit.manifest_bytes)
+
+
+def _from_host(talk_to: Conversation, chunks: Chunks) -> Direct:
+    """For what only the host has: program and manifest."""
+    return Direct(lambda name, size: talk_to.get(name, size), chunks)

@@ -26,6 +26,7 @@ from crowdgrad.net import dialling
 from crowdgrad.net.dialling import DIRECT_S, RELAYED_S, STAGGER_S, Dialler, dial
 from crowdgrad.net.identity import digest_of
 from crowdgrad.net.relaying import Calling
+from crowdgrad.net.throttle import Throttle
 from crowdgrad.net.transport import secure, stream, tcp
 from crowdgrad.net.transport.base import Connection
 from crowdgrad.net.transport.inproc import InprocConnection, pair
@@ -499,3 +500,17 @@ def test_a_dialler_waits_as_long_as_it_was_told_not_as_long_as_a_listener(
             came.close()
 
     run(main())
+
+
+def test_caps_are_passed_on_where_there_are_any() -> None:
+    async def main() -> None:
+        world = World(good=GOOD)
+        await world.dialler()(where("good:1"))
+        assert not {"up", "down"} & set(world.options[-1])
+        up, down = Throttle(1), Throttle(2)
+        await world.dialler(up=up, down=down)(where("good:1"))
+        assert (world.options[-1]["up"], world.options[-1]["down"]) == (up, down)
+        await world.dialler(down=down)(where("good:1"))
+        assert "up" not in world.options[-1]
+
+    run_virtual(main())

@@ -19,6 +19,7 @@ from crowdgrad.net.messages import Admit, Blob, Fetch, Fresh, Get, Grant
 from crowdgrad.net.transport.inproc import InprocConnection, pair
 from crowdgrad.program.artifact import encode
 from crowdgrad.replication.store import MemoryChunks
+from crowdgrad.replication.supply import Direct
 from crowdgrad.volunteer import talk
 from crowdgrad.volunteer.arena import Arena, lay_out
 from crowdgrad.volunteer.conversation import Conversation
@@ -219,7 +220,9 @@ def test_one_hash_with_two_sizes_is_altered_data() -> None:
         near, far = pair()
         talking = Conversation(near)
         listening = asyncio.create_task(talking.run(beat_s=1, silence_s=10))
-        needed = asyncio.create_task(shop.need(0, talking, MemoryChunks(), lambda *_: None))
+        needed = asyncio.create_task(
+            shop.need(0, Direct(talking.get, MemoryChunks()), lambda *_: None)
+        )
         message, _ = await far.receive()
         assert isinstance(message, Get)
         await asyncio.sleep(0.1)

@@ -1,8 +1,8 @@
 """The host's HTTP API: what the terminal, the control panel and scripts see and wish of a job.
 
-`GET /status` once, `GET /events` as a stream of the same (server-sent events), `GET /metrics` for
-Prometheus; `POST /pause`, `/resume`, `/finish`, `/stop`; `/openapi.json`. However many listen, each
-status is put into words once.
+`GET /status` once, `GET /events` as a stream of the same (server-sent events), `GET /swarm` for how
+the data spreads, `GET /metrics` for Prometheus; `POST /pause`, `/resume`, `/finish`, `/stop`;
+`/openapi.json`. However many listen, each status is put into words once.
 
 It listens on this machine only. That does not keep out a web page in the owner's browser, which can
 send requests here too: so every request must be meant for this machine by name (a stranger's name
@@ -16,7 +16,7 @@ import asyncio
 import hmac
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Annotated, Literal
+from typing import Annotated, Generic, Literal, TypeVar
 
 from fastapi import Depends, FastAPI, HTTPException
 from fastapi.responses import JSONResponse, Response, StreamingResponse
@@ -27,7 +27,10 @@ from crowdgrad import __version__
 from crowdgrad.host.remote.control import Answer, Control
 from crowdgrad.host.telling.prometheus import render
 from crowdgrad.host.telling.status import Status, as_json
+from crowdgrad.host.telling.swarm_status import SwarmStatus, swarm_as_json
 from crowdgrad.net.exposition import CONTENT_TYPE
+
+T = TypeVar("T")
 
 EVENTS_EVERY_S = 0.5
 DESCRIPTION = """\
@@ -51,11 +54,13 @@ def create_app(
     token: str,
     *,
     everybody: Callable[[], Awaitable[Status]] | None = None,
+    swarm: Callable[[], SwarmStatus | None] = lambda: None,
 ) -> FastAPI:
     """`control` does what is wished by whoever has `token`.
 
     `take` gives the same status to all who ask at about the same time; `everybody` gives one that
-    names every member, which may take a while (None: `take` does).
+    names every member, which may take a while (None: `take` does). `swarm`: how the data spreads,
+    where members pass it on.
     """
     app = FastAPI(
         title="crowdgrad host",
@@ -66,6 +71,7 @@ def create_app(
     )
     app.add_middleware(OnlyHere)
     _add_reading(app, take, everybody)
+    _add_swarm(app, swarm)
     _add_wishes(app, control, token)
     return app
 
@@ -106,6 +112,22 @@ def _add_reading(
     )
     async def metrics() -> Response:
         return Response(for_prometheus(take()), media_type=CONTENT_TYPE)
+
+
+def _add_swarm(app: FastAPI, take: Callable[[], SwarmStatus | None]) -> None:
+    in_json = _Once(swarm_as_json)
+
+    @app.get(
+        "/swarm",
+        response_model=SwarmStatus,
+        summary="Who holds what of the data, and who sends it to whom",
+        responses={404: {"description": "The host alone sends the data"}},
+    )
+    async def swarm() -> Response:
+        found = take()
+        if found is None:
+            raise HTTPException(404, "Members do not pass data on here: the host alone sends it.")
+        return Response(in_json(found), media_type="application/json")
 
 
 def _add_wishes(app: FastAPI, control: Control, token: str) -> None:
@@ -183,15 +205,15 @@ async def _stream(
         await asyncio.sleep(EVENTS_EVERY_S)
 
 
-class _Once:
+class _Once(Generic[T]):
     """Puts a status into words, once for all who ask while it is the latest."""
 
-    def __init__(self, encode: Callable[[Status], str]) -> None:
+    def __init__(self, encode: Callable[[T], str]) -> None:
         self._encode = encode
-        self._of: Status | None = None
+        self._of: T | None = None
         self._text = ""
 
-    def __call__(self, status: Status) -> str:
+    def __call__(self, status: T) -> str:
         if self._of is not status:
             self._of, self._text = status, self._encode(status)
         return self._text

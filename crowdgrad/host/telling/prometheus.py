@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from crowdgrad.host.telling.status import CheckpointStatus, MemberStatus, Point, Status
+from crowdgrad.host.telling.swarm_status import SpreadSummary
 from crowdgrad.net.exposition import Labels, Sample, family
 
 PREFIX = "crowdgrad_"
@@ -48,6 +49,10 @@ def _kept(
     value: Callable[[CheckpointStatus], float | None],
 ) -> Callable[[Status], Iterable[Sample]]:
     return _one(lambda status: value(status.checkpoint) if status.checkpoint else None)
+
+
+def _spread(value: Callable[[SpreadSummary], float]) -> Callable[[Status], Iterable[Sample]]:
+    return _one(lambda status: value(status.spreading) if status.spreading else None)
 
 
 def _by(
@@ -130,6 +135,15 @@ METRICS: tuple[Metric, ...] = (
     Metric("received_bytes_total", "counter", "From all volunteers.",
            _one(lambda s: s.bytes_received)),
     Metric("sent_bytes_total", "counter", "To all volunteers.", _one(lambda s: s.bytes_sent)),
+    Metric("data_progress_ratio", "gauge",
+           "How much the members have of the data they want, 0 to 1.",
+           _spread(lambda d: d.progress)),
+    Metric("data_host_copies", "gauge", "How often the host has sent the data that is wanted.",
+           _spread(lambda d: d.host_copies)),
+    Metric("data_members", "gauge", "Who takes part in passing the data on.",
+           _spread(lambda d: d.members)),
+    Metric("data_complete_members", "gauge", "Who of them has all the data it wants.",
+           _spread(lambda d: d.complete)),
     Metric("time_seconds_total", "counter", "Where the volunteers' time went.", _times),
     Metric("volunteers", "gauge", "Who is here, the host's own worker included.",
            _one(lambda s: s.here)),

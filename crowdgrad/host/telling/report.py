@@ -11,6 +11,7 @@ from crowdgrad.domain.program import ProgramSpec
 from crowdgrad.host.evaluation import Scores
 from crowdgrad.host.job import Prepared
 from crowdgrad.host.members.departures import in_words
+from crowdgrad.host.telling import swarm_report
 from crowdgrad.host.telling.charts import Line, bar_chart, line_chart
 from crowdgrad.host.telling.status import (
     MemberStatus,
@@ -20,6 +21,7 @@ from crowdgrad.host.telling.status import (
     TimeSplit,
     spell,
 )
+from crowdgrad.host.telling.swarm_status import SwarmStatus
 from crowdgrad.planner.label_noise import noise_in_words
 
 FEW_BARS = 7
@@ -63,17 +65,25 @@ p.note{color:var(--dim);font-size:14px;margin:0 0 12px}
 """
 
 
-def render(prepared: Prepared, status: Status, history: Sequence[Scores]) -> str:
+def render(
+    prepared: Prepared,
+    status: Status,
+    history: Sequence[Scores],
+    swarm: SwarmStatus | None = None,
+) -> str:
+    """`swarm`: how the data had spread when it was over, where members passed it on."""
     job = prepared.job
+    style = STYLE if swarm is None else STYLE + swarm_report.STYLE
+    spread = "" if swarm is None else swarm_report.section(swarm)
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>{escape(job.title)} · crowdgrad</title><style>{STYLE}</style></head><body><main>
+<title>{escape(job.title)} · crowdgrad</title><style>{style}</style></head><body><main>
 <h1>{escape(job.title)}</h1>
 <p class="sub">{escape(_ending(status))}</p>
 <div class="cards">{_cards(status)}</div>
 <div class="two">{_charts(status, history)}</div>
 {_labels(status)}<section><h2>Who trained it</h2>{_members(status.members)}</section>
-<section><h2>Who came and went</h2>{_departures(status)}</section>
+{spread}<section><h2>Who came and went</h2>{_departures(status)}</section>
 <section><h2>How</h2>{_details(prepared, status)}</section>
 <footer>Run <code>{escape(job.id)}</code>. Program <code>{job.program[:16]}…</code>,
 data <code>{job.manifest[:16]}…</code>. Written by crowdgrad.</footer>

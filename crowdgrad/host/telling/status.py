@@ -15,6 +15,7 @@ from crowdgrad.domain.job import JobState
 from crowdgrad.domain.program import Better
 from crowdgrad.host.evaluation import Scores
 from crowdgrad.host.members.departures import Departure
+from crowdgrad.host.telling.swarm_status import SpreadSummary
 from crowdgrad.planner.label_noise import LabelNoise
 
 SHARES = ("accuracy", "top", "precision", "recall", "share", "rate", "f1")
@@ -183,6 +184,8 @@ class Status:
     """How often that has happened."""
     label_noise: LabelNoise | None = None
     """What looks at single training records say of their labels; None where nobody looks."""
+    spreading: SpreadSummary | None = None
+    """How the data reaches the members; None where the host alone sends it."""
 
     @property
     def watched(self) -> str:

@@ -24,6 +24,7 @@ from crowdgrad.host.telling.status import (
     TimeSplit,
     point,
 )
+from crowdgrad.host.telling.swarm_status import SpreadSummary
 from crowdgrad.host.training import Training
 
 SHOWN_MEMBERS = 100
@@ -37,6 +38,7 @@ def take_status(
     checkpoint: CheckpointStatus | None = None,
     *,
     most: int | None = SHOWN_MEMBERS,
+    spreading: SpreadSummary | None = None,
 ) -> Status:
     """`most`: how many members are named; None: everybody, which takes long where they are many."""
     ledger, ending = training.ledger, training.course.ending
@@ -95,6 +97,7 @@ def take_status(
         growing=training.job.growing,
         growths=training.state.growths,
         label_noise=training.course.looking.noise if training.course.looking else None,
+        spreading=spreading,
     )
 
 

@@ -12,6 +12,7 @@ from crowdgrad.errors import FrameError, TurnedAway
 from crowdgrad.net.addresses import is_loopback
 from crowdgrad.net.framing import MAGIC, UPDATE_ADVICE
 from crowdgrad.net.identity import Identity, digest_of
+from crowdgrad.net.throttle import Throttle
 from crowdgrad.net.transport import tcp, tls, websocket
 from crowdgrad.net.transport.base import OnConnection
 from crowdgrad.net.transport.layers import Bare, Late, Layer, Sniffing, Stack
@@ -62,10 +63,18 @@ def _unencrypted() -> TurnedAway:
 
 
 async def listen(
-    host: str, port: int, handler: OnConnection, key: Identity, *, always: bool = False
+    host: str,
+    port: int,
+    handler: OnConnection,
+    key: Identity,
+    *,
+    always: bool = False,
+    up: Throttle | None = None,
+    down: Throttle | None = None,
 ) -> tcp.TcpListener:
     """As `tcp.listen`, for whoever dials as whoever has `key`."""
-    return await tcp.listen(host, port, handler, layer=served(key, always=always))
+    layer = served(key, always=always)
+    return await tcp.listen(host, port, handler, layer=layer, up=up, down=down)
 
 
 async def knock(host: str, port: int, key: bytes | str, *, timeout_s: float = 5.0) -> bytes:

@@ -6,6 +6,9 @@ relay's first words. Without one, as on loopback, nothing is copied on the way.
 A large payload is sent in parts: a socket takes what it is given for as long as the other side
 reads, and nobody else has a turn meanwhile. uvloop writes from where it lies; asyncio copies what
 the socket does not take at once, so its parts are smaller.
+
+Where there is a throttle (`net.throttle`), all that passes is charged. While anything is owed we do
+not read, and whoever sends waits, between parts or after a small frame; heartbeats never do.
 """
 
 from __future__ import annotations
@@ -21,9 +24,11 @@ from typing import cast
 from crowdgrad.domain.routes import spelled
 from crowdgrad.errors import FrameError, PeerError
 from crowdgrad.net.framing import Sink, pack
-from crowdgrad.net.messages import MAX_BODY_BYTES, Message, problem
+from crowdgrad.net.messages import MAX_BODY_BYTES, Heartbeat, Message, problem
+from crowdgrad.net.throttle import Throttle
 from crowdgrad.net.transport.base import Ear, Inbox, OnConnection, Payload, guarded, lost
 from crowdgrad.net.transport.layers import Bare, Layer, Sniffing, innermost
+from crowdgrad.net.transport.pacing import Pace, bound_buffers
 from crowdgrad.net.transport.tls import Tls
 
 logger = logging.getLogger(__name__)
@@ -54,10 +59,13 @@ class TcpConnection(asyncio.BufferedProtocol):
         layer: Layer | None = None,
         choose: Callable[[str], Layer] | None = None,
         peer: str = "",
+        up: Throttle | None = None,
+        down: Throttle | None = None,
     ) -> None:
         """`on_made`: called once the other side has been reached, through `layer` where there is
         one; `choose`: it depends on where the connection comes from. `peer`: whom we talk to, where
-        it is not whoever the socket is connected to."""
+        it is not whoever the socket is connected to. `up`, `down`: what may be sent and read; other
+        connections may share them."""
         self.peer = peer or "?"
         self._choose = choose
         self.heard_at = self.sent_at = 0.0
@@ -69,6 +77,11 @@ class TcpConnection(asyncio.BufferedProtocol):
         self._writable.set()
         self._closed = asyncio.Event()
         self._refusing = False
+        self._caps = (up, down)
+        self._up = Pace(up, self._loop) if up is not None else None
+        self._down = Pace(down, self._loop, reads=True) if down is not None else None
+        self._slowed = False
+        """Whether we do not read because of `down`."""
         self._copies = isinstance(self._loop, asyncio.BaseEventLoop)
         """Whether writing copies what the socket does not take at once; uvloop does not."""
         self._layer = layer
@@ -98,7 +111,7 @@ class TcpConnection(asyncio.BufferedProtocol):
 
     @property
     def paused(self) -> bool:
-        return self._inbox.paused
+        return self._inbox.paused or self._slowed
 
     @property
     def binding(self) -> bytes:
@@ -136,14 +149,16 @@ class TcpConnection(asyncio.BufferedProtocol):
 
     @property
     def free(self) -> bool:
-        return self._writable.is_set() and not self._turn.locked()
+        clear = self._up is None or self._up.clear
+        return clear and self._writable.is_set() and not self._turn.locked()
 
     async def send(self, message: Message, payload: Payload = b"") -> None:
-        if len(payload) > self._part_bytes or self._turn.locked():
+        most = self._part_bytes if self._up is None else self._up.part(self._part_bytes)
+        if len(payload) > most or self._turn.locked():
             self._inbox.check()
             await self._send_in_parts(message, payload)
         elif not self.send_at_once(message, payload):
-            await self.drained()
+            await self._left(message)
 
     def send_at_once(self, message: Message, payload: Payload = b"") -> bool:
         self._inbox.check()
@@ -151,7 +166,7 @@ class TcpConnection(asyncio.BufferedProtocol):
         head = pack(message, len(payload))
         if self._layer is None:
             self._transport.writelines([head, payload] if len(payload) else [head])
-            self._written_bytes += len(head) + len(payload)
+            self._wrote(len(head) + len(payload))
         else:
             self._layer.write(head)
             self._layer.write(payload)
@@ -159,11 +174,14 @@ class TcpConnection(asyncio.BufferedProtocol):
         self.sent_at = self._loop.time()
         # Some versions of asyncio forget to say that something is left.
         left = self._copies and self._transport.get_write_buffer_size() > 0
-        return self._writable.is_set() and not left
+        clear = self._up is None or self._up.clear
+        return clear and self._writable.is_set() and not left
 
     async def _send_in_parts(self, message: Message, payload: Payload) -> None:
         async with self._turn:
             self._inbox.check()
+            if self._up is not None:
+                await self._left(message)
             self._write(pack(message, len(payload)))
             self._rest = memoryview(payload)
             try:
@@ -180,7 +198,8 @@ class TcpConnection(asyncio.BufferedProtocol):
                 self._rest = NOTHING
 
     def _split(self) -> tuple[memoryview, memoryview]:
-        return self._rest[: self._part_bytes], self._rest[self._part_bytes :]
+        size = self._part_bytes if self._up is None else self._up.part(self._part_bytes)
+        return self._rest[:size], self._rest[size:]
 
     def _hurry(self) -> None:
         """Give what is left of a frame now: whoever goes, or has a last word, cannot wait."""
@@ -190,14 +209,14 @@ class TcpConnection(asyncio.BufferedProtocol):
 
     @property
     def _hurries(self) -> bool:
-        """Whether all of a payload can be given at once, without a copy of it."""
-        return not self._copies and self._layer is None
+        """Whether all of a payload can be given at once: without a copy of it, nor beyond a cap."""
+        return not self._copies and self._layer is None and self._up is None
 
     def _write(self, part: Payload) -> None:
         assert self._transport is not None
         if self._layer is None:
             self._transport.write(part)
-            self._written_bytes += len(part)
+            self._wrote(len(part))
         else:
             self._layer.write(part)
             self._flush()
@@ -210,8 +229,13 @@ class TcpConnection(asyncio.BufferedProtocol):
         data = self._layer.take()
         if data:
             self._transport.write(data)
-            self._written_bytes += len(data)
+            self._wrote(len(data))
         return len(data)
+
+    def _wrote(self, count: int) -> None:
+        self._written_bytes += count
+        if self._up is not None:
+            self._up.take(count)
 
     def _answer(self) -> None:
         """Send what the layer answers to what has arrived. Raises FrameError."""
@@ -227,9 +251,20 @@ class TcpConnection(asyncio.BufferedProtocol):
             await asyncio.sleep(0)
         await self.drained()
 
+    async def _left(self, message: Message) -> None:
+        """What was sent has left our hands, and more may be sent: a heartbeat may at any time."""
+        if isinstance(message, Heartbeat):
+            await self._writable.wait()
+            self._inbox.check()
+        else:
+            await self.drained()
+
     async def drained(self) -> None:
         await self._writable.wait()
         self._inbox.check()
+        if self._up is not None and not self._up.clear:
+            await self._up.turn()
+            self._inbox.check()
 
     async def receive(self) -> tuple[Message, memoryview]:
         return await self._inbox.get()
@@ -279,6 +314,9 @@ class TcpConnection(asyncio.BufferedProtocol):
 
     def _end(self, error: PeerError) -> None:
         self._inbox.end(error)
+        for pace in (self._up, self._down):
+            if pace is not None:
+                pace.end()
         if not self._agreed.done():
             self._settle(reached=False)
             if self._on_made is not None:  # nobody else will ever hear of it
@@ -301,6 +339,8 @@ class TcpConnection(asyncio.BufferedProtocol):
         sock = transport.get_extra_info("socket")
         if sock is not None:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            up, down = self._caps
+            bound_buffers(sock, up=up, down=down)
         if self._choose is not None:
             name = transport.get_extra_info("peername")
             self._layer = self._choose(str(name[0]) if isinstance(name, tuple) else "")
@@ -338,13 +378,18 @@ class TcpConnection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._inbox.error is not None or self._layer is not None:
-            return _scratch(self._loop)
-        room = self._inbox.reader.buffer()
+            room = _scratch(self._loop)
+        else:
+            room = self._inbox.reader.buffer()
+        if self._down is not None:
+            return room[: self._down.part(READ_BYTES)]
         return room if len(room) <= SMALL_BYTES else room[:READ_BYTES]
 
     def buffer_updated(self, nbytes: int) -> None:
         self.heard_at = self._loop.time()
         self.received_bytes += nbytes
+        if self._down is not None:
+            self._slow_down(self._down, nbytes)
         if self._inbox.error is not None:
             return  # we have said goodbye: whatever still arrives is not looked at
         try:
@@ -419,6 +464,19 @@ class TcpConnection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         self._writable.set()
 
+    def _slow_down(self, down: Pace, nbytes: int) -> None:
+        """Charge what has come; read no more until nothing is owed."""
+        if down.take(nbytes) or self._slowed or self._inbox.error is not None:
+            return
+        self._slowed = True
+        self._pause_reading()
+        down.turn().add_done_callback(self._speed_up)
+
+    def _speed_up(self, turn: asyncio.Future[None]) -> None:
+        self._slowed = False
+        if not self._inbox.paused:
+            self._resume_reading()
+
     def _pause_reading(self) -> None:
         if self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
@@ -432,6 +490,8 @@ class TcpConnection(asyncio.BufferedProtocol):
                 return
             if self._inbox.paused:
                 return
+        if self._slowed and self._inbox.error is None:
+            return
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 

@@ -14,6 +14,7 @@ from typing import cast
 
 from crowdgrad.errors import ConnectionLost, TurnedAway, Unreachable
 from crowdgrad.net.ports import bind
+from crowdgrad.net.throttle import Throttle
 from crowdgrad.net.transport.base import Connection, OnConnection, lost
 from crowdgrad.net.transport.layers import Layer
 from crowdgrad.net.transport.stream import TcpConnection
@@ -51,11 +52,18 @@ def allow_connections(count: int) -> None:
 
 
 async def listen(
-    host: str, port: int, handler: OnConnection, *, layer: Callable[[str], Layer] | None = None
+    host: str,
+    port: int,
+    handler: OnConnection,
+    *,
+    layer: Callable[[str], Layer] | None = None,
+    up: Throttle | None = None,
+    down: Throttle | None = None,
 ) -> TcpListener:
     """Call `handler` with every connection; it is closed when the handler returns.
 
-    `layer`: for a connection from that address. Raises PortBusy or SettingError.
+    `layer`: for a connection from that address. `up`, `down`: what all of them may send and read
+    together. Raises PortBusy or SettingError.
     """
     allow_connections(MAX_CONNECTIONS + (MOST_AGREEING if layer is not None else 0))
     loop = asyncio.get_running_loop()
@@ -74,7 +82,7 @@ async def listen(
             open_connections.discard(tcp)
 
     def dialled() -> TcpConnection:
-        connection = TcpConnection(limited, choose=layer)
+        connection = TcpConnection(limited, choose=layer, up=up, down=down)
         if layer is not None:
             agreeing.add(connection)
         return connection
@@ -108,9 +116,12 @@ async def connect(
     timeout_s: float = 10.0,
     peer: str = "",
     web: ssl.SSLContext | None = None,
+    up: Throttle | None = None,
+    down: Throttle | None = None,
 ) -> TcpConnection:
     """Dial, and reach the other side through `layer`. `web`: inside the TLS of the web's
-    certificates. Raises Unreachable; PeerError where somebody answers, but not as we do."""
+    certificates. `up`, `down`: what may be sent and read, shared with others perhaps. Raises
+    Unreachable; PeerError where somebody answers, but not as we do."""
     loop = asyncio.get_running_loop()
     connection: TcpConnection | None = None
     cause: Exception | None = None
@@ -118,7 +129,10 @@ async def connect(
     try:
         async with asyncio.timeout(timeout_s):
             _, connection = await loop.create_connection(
-                lambda: TcpConnection(layer=layer, peer=peer), host, port, ssl=web
+                lambda: TcpConnection(layer=layer, peer=peer, up=up, down=down),
+                host,
+                port,
+                ssl=web,
             )
             await connection.agreed()
     except TimeoutError:

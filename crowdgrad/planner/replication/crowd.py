@@ -23,6 +23,7 @@ from crowdgrad.planner.replication.masks import (
     empty,
     from_bytes,
     grown,
+    heard,
     mask_of,
 )
 from crowdgrad.planner.replication.plans import Fed, Guest, Links, Node, Plan, World
@@ -55,6 +56,8 @@ class _Member:
     received: int = 0
     said: Mask = field(default_factory=lambda: empty(0))
     """What it says it holds, also of chunks that we do not know of yet."""
+    needs: Mask | None = None
+    """What it is to hold for itself; None: what it wants."""
 
 
 class Crowd:
@@ -66,6 +69,8 @@ class Crowd:
         self._jitter = jitter
         self._members: dict[Node, _Member] = {}
         self._copies = np.zeros(len(jitter), np.int64)
+        self._known: set[Node] = set()
+        """Everybody who was ever here: nobody else is accused."""
         self._accused: dict[Node, set[Node]] = {}
         self.links: dict[Node, Links] = {}
         self.flows: Counter[tuple[Node, Node]] = Counter()
@@ -90,10 +95,13 @@ class Crowd:
             guest = member.guest
             guest.wants = grown(guest.wants, self.chunks)
             guest.holds = grown(member.said, self.chunks)[: self.chunks]
+            if guest.carries is not None:
+                guest.carries = grown(guest.carries, self.chunks)
         self._count()
 
     def enter(self, node: Node, place: Place, now: float) -> None:
         """It takes part from now on, or says something else of itself."""
+        self._known.add(node)
         member = self._members.get(node)
         if member is not None:
             member.place = place
@@ -119,16 +127,18 @@ class Crowd:
         whole: bytes | None = None,
     ) -> None:
         member = self._members[node]
-        said = member.said if whole is None else from_bytes(whole, self.chunks)
-        chunks = tuple(chunks)
-        said = grown(said, max((*chunks, -1)) + 1).copy()
-        said[list(chunks)] = True
-        said[[n for n in lost if n < len(said)]] = False
-        member.said = said
-        before, member.guest.holds = member.guest.holds, grown(said, self.chunks)[: self.chunks]
-        if (member.guest.holds & ~before).any():
-            member.guest.moved_at = now
-        self._count()
+        member.said = heard(member.said, chunks, lost, whole)
+        before, guest = member.guest.holds, member.guest
+        guest.holds = grown(member.said, self.chunks)[: self.chunks].copy()
+        if (guest.holds & ~before).any():
+            guest.moved_at = now
+        if self.trusted(node):
+            self._copies = self._copies + guest.holds - before
+
+    def need(self, node: Node, needs: bytes) -> None:
+        """What it is to hold for itself, where the host knows. In a tree it wants what passes
+        through it, too, and says so: that would otherwise pass through those above it for ever."""
+        self._members[node].needs = from_bytes(needs, 0)
 
     def want(
         self,
@@ -155,7 +165,7 @@ class Crowd:
             self.flows[flow.position, node] += flow.received
             member.received += flow.received
             member.wasted += flow.wasted
-            if flow.bad:
+            if flow.bad and flow.position in self._known - {node}:
                 member.bad += flow.bad
                 self._accused.setdefault(flow.position, set()).add(node)
                 accused.append(flow.position)
@@ -187,21 +197,24 @@ class Crowd:
             return False
         if max(self.accusers(one), self.accusers(other)) >= ACCUSERS:
             return False
-        a, b = self._members[one].place, self._members[other].place
-        return a.dialled or b.dialled or (a.network == b.network and (a.listens or b.listens))
+        return self.can_dial(one, other) or self.can_dial(other, one)
+
+    def passes(self, giver: Node, taker: Node) -> bool:
+        """Whether the first can send to the second."""
+        return self.trusted(giver) and self.feasible(giver, taker)
 
     def can_dial(self, one: Node, other: Node) -> bool:
         """Whether the first can dial the second."""
         a, b = self._members[one].place, self._members[other].place
-        return b.dialled or (b.listens and a.network == b.network)
+        return b.dialled or (b.listens and a.network == b.network != "")
 
     def arrange(self) -> list[Node]:
         """Who exchanges with whom from now on; whose links have changed."""
-        links = self.plan.arrange(sorted(self._members), self.feasible, self.links)
+        links = self.plan.arrange(sorted(self._members), self.passes, self.links)
         changed = [node for node in links if links[node] != self.links.get(node)]
         self.links = links
         for node, mine in links.items():
-            below = [self._members[n].guest.wants for n in mine.below if n in self._members]
+            below = [self._needs(n) for n in mine.below if n in self._members]
             self._members[node].guest.carries = np.logical_or.reduce(below) if below else None
         return changed
 
@@ -239,12 +252,16 @@ class Crowd:
         member = self._members[fed.node]
         member.said = grown(member.said, self.chunks).copy()
         member.said[fed.chunk] = True
-        self._copies[fed.chunk] += 1
+        self._copies[fed.chunk] += self.trusted(fed.node)
         self.given[fed.chunk] += 1
 
     def not_fed(self, fed: Fed) -> None:
-        """It did not come to that."""
+        """It did not come to that: it lacks the chunk still, and has room for it."""
         self.given[fed.chunk] -= 1
+        member = self._members.get(fed.node)
+        if member is not None:
+            member.guest.fed = max(0, member.guest.fed - 1)
+            self.hold(fed.node, member.guest.moved_at, lost=(fed.chunk,))
 
     def copies(self) -> Counts:
         """Of each chunk: how many members that give have it."""
@@ -267,6 +284,11 @@ class Crowd:
             whole=self.whole,
             trusted=self.trusted,
         )
+
+    def _needs(self, node: Node) -> Mask:
+        member = self._members[node]
+        wants = member.guest.wants
+        return wants if member.needs is None else grown(member.needs, self.chunks)[: self.chunks]
 
     def _count(self) -> None:
         trusted = (m.guest.holds for node, m in self._members.items() if self.trusted(node))

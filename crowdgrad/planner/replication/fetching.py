@@ -12,6 +12,7 @@ second is told not to send it. Who sends wrong bytes three times is not asked an
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -24,10 +25,11 @@ from crowdgrad.planner.replication.masks import (
     Numbers,
     count,
     empty,
-    from_bytes,
     grown,
+    heard,
+    mask_of,
 )
-from crowdgrad.planner.replication.plans import Node, Order
+from crowdgrad.planner.replication.plans import HOST, Node, Order
 
 ASKS_ALONE = 4
 """Asks not begun at a neighbour that is the only one."""
@@ -63,7 +65,6 @@ class _Neighbour:
     asked: dict[int, float] = field(default_factory=dict)
     """Chunks asked for and not begun, since when."""
     under_way: dict[int, float] = field(default_factory=dict)
-    bad: int = 0
 
 
 class Fetching:
@@ -81,6 +82,8 @@ class Fetching:
         self.copies: Counts = np.zeros(len(self._jitter), np.int64)
         """Of each chunk: how many neighbours hold it."""
         self._neighbours: dict[Node, _Neighbour] = {}
+        self._bad: Counter[Node] = Counter()
+        """How often each has sent wrong bytes; who comes back is still who it was."""
 
     # -- what is known --------------------------------------------------------------------------
 
@@ -119,12 +122,14 @@ class Fetching:
         self._count()
 
     def hold(self, chunks: Iterable[int]) -> None:
-        self.held[list(chunks)] = True
+        self.held |= mask_of(chunks, self.chunks)
 
     def lose(self, chunks: Iterable[int]) -> None:
-        self.held[list(chunks)] = False
+        self.held &= ~mask_of(chunks, self.chunks)
 
     def meet(self, node: Node) -> None:
+        """Also again, over another connection: what it was asked for on the last one is gone."""
+        self.part(node)
         self._neighbours[node] = _Neighbour(empty(self.chunks), empty(self.chunks))
 
     def part(self, node: Node) -> None:
@@ -133,7 +138,18 @@ class Fetching:
         if neighbour is not None:
             for chunk in (*neighbour.asked, *neighbour.under_way):
                 self._asked[chunk] -= 1
-            self._count()
+            self.copies = self.copies - neighbour.holds
+
+    def turn_to(self, source: Node | None) -> list[tuple[Node, int]]:
+        """Whom alone to ask from now on; which asks of others, not begun, are withdrawn."""
+        self.source = source
+        if source is None:
+            return []
+        others = [(node, n) for node, n in self._neighbours.items() if node != source]
+        withdrawn = [(node, chunk) for node, other in others for chunk in other.asked]
+        for node, chunk in withdrawn:
+            self._forget(node, chunk)
+        return withdrawn
 
     def hear(
         self,
@@ -143,22 +159,20 @@ class Fetching:
         lost: Iterable[int] = (),
         whole: bytes | None = None,
     ) -> None:
-        """What it holds: all of it, or what has changed."""
-        neighbour = self._neighbours[node]
-        chunks = tuple(chunks)
-        said = neighbour.said if whole is None else from_bytes(whole, self.chunks).copy()
-        said = grown(said, max((*chunks, -1)) + 1)
-        said[list(chunks)] = True
-        said[[n for n in lost if n < len(said)]] = False
-        neighbour.said, neighbour.holds = said, grown(said, self.chunks)[: self.chunks]
-        self._count()
+        """What it holds: all of it, or what has changed. Who is no neighbour is not heard."""
+        neighbour = self._neighbours.get(node)
+        if neighbour is None:
+            return
+        neighbour.said = heard(neighbour.said, chunks, lost, whole)
+        before, neighbour.holds = neighbour.holds, grown(neighbour.said, self.chunks)[: self.chunks]
+        self.copies = self.copies + neighbour.holds - before
 
     # -- what becomes of asks -------------------------------------------------------------------
 
     def began(self, node: Node, chunk: int, now: float) -> bool:
         """Its first bytes are here; False: it was not asked for."""
-        neighbour = self._neighbours[node]
-        if neighbour.asked.pop(chunk, None) is None:
+        neighbour = self._neighbours.get(node)
+        if neighbour is None or neighbour.asked.pop(chunk, None) is None:
             return False
         neighbour.under_way[chunk] = now
         return True
@@ -171,8 +185,10 @@ class Fetching:
             self._asked[chunk] += 1
 
     def came(self, node: Node, chunk: int) -> Arrival:
-        """It is here and sound, from a neighbour."""
+        """It is here and sound, from a neighbour or the host."""
         self._forget(node, chunk)
+        if not chunk < self.chunks:
+            return Arrival(False, ())
         new = not self.held[chunk]
         self.held[chunk] = True
         others = tuple(n for n, other in self._neighbours.items() if chunk in other.asked)
@@ -190,10 +206,9 @@ class Fetching:
     def was_bad(self, node: Node, chunk: int) -> bool:
         """Its bytes were wrong; whether it is not asked any more."""
         self._forget(node, chunk)
-        neighbour = self._neighbours[node]
-        neighbour.bad += 1
+        self._bad[node] += 1
         self.hear(node, lost=(chunk,))
-        return neighbour.bad >= MOST_BAD
+        return self._bad[node] >= MOST_BAD
 
     def _forget(self, node: Node, chunk: int) -> None:
         neighbour = self._neighbours.get(node)
@@ -230,9 +245,8 @@ class Fetching:
         return asks or self._once_more(lacking, now)
 
     def _able(self) -> list[Node]:
-        if self.source is not None:
-            return [self.source] if self.source in self._neighbours else []
-        return [n for n, other in self._neighbours.items() if n and other.bad < MOST_BAD]
+        able = self._neighbours if self.source is None else {self.source} & set(self._neighbours)
+        return [node for node in able if node != HOST and self._bad[node] < MOST_BAD]
 
     def _room(self, node: Node) -> int:
         most = max(1, ASKS_ALONE // max(1, len(self._able())))

@@ -42,6 +42,17 @@ def grown(mask: Mask, size: int) -> Mask:
     return np.concatenate([mask, empty(size - len(mask))])
 
 
+def heard(before: Mask, chunks: Iterable[int], lost: Iterable[int], whole: bytes | None) -> Mask:
+    """What somebody says it holds: all of it, or what it said before with these changes. As long
+    as what was said; `before` stays as it is."""
+    chunks = tuple(chunks)
+    said = before if whole is None else from_bytes(whole, 0)
+    said = grown(said, max((*chunks, -1)) + 1).copy()
+    said[list(chunks)] = True
+    said[[number for number in lost if number < len(said)]] = False
+    return said
+
+
 def count(masks: Iterable[Mask], size: int) -> Counts:
     """In how many of the sets each chunk is."""
     held = list(masks)

@@ -124,7 +124,7 @@ class Plan(Protocol):
         before: Mapping[Node, Links],
     ) -> dict[Node, Links]:
         """`nodes`: those who take part, in roster order, the host not among them. `feasible`:
-        whether one of two can dial the other."""
+        whether the first can send to the second: it gives, and one of the two can dial."""
         ...
 
     def feed(self, world: World, now: float) -> tuple[Fed | None, str]:

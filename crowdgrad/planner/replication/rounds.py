@@ -43,7 +43,8 @@ class _Node:
 
 
 class Rounds:
-    """`kills`: who goes before which round. `dialled`: who can be dialled; by default everybody."""
+    """`needs`: which chunks each is to have. `dialled`: who can be dialled; by default everybody.
+    Between two rounds members may be killed and others join."""
 
     def __init__(
         self,
@@ -55,6 +56,7 @@ class Rounds:
         dialled: Callable[[Node], bool] = lambda node: True,
     ) -> None:
         self._plan = plan
+        self._dialled = dialled
         self._dice = np.random.default_rng(seed)
         self._chunks = chunks
         self.needs = {node: mask_of(chunks_of, chunks) for node, chunks_of in needs.items()}
@@ -64,26 +66,28 @@ class Rounds:
         self.sent: list[Sent] = []
         self.round = 0
         for node in sorted(self.needs):
-            self._enter(node, Place(dialled=dialled(node), listens=dialled(node)))
+            self._enter(node)
         self._arrange()
 
-    def _enter(self, node: Node, place: Place) -> None:
-        self._crowd.enter(node, place, self._now)
+    def _enter(self, node: Node) -> None:
+        dialled = self._dialled(node)
+        self._crowd.enter(node, Place(dialled=dialled, listens=dialled), self._now)
+        self._crowd.need(node, to_bytes(self.needs[node]))
         jitter = self._dice.random(self._chunks)
         self._nodes[node] = _Node(Fetching(jitter, order=self._plan.order), self.needs[node])
         self._crowd.want(node, self._now, until=FEED_AHEAD, wants=to_bytes(self.needs[node]))
 
     def _arrange(self) -> None:
         self._crowd.arrange()
-        for node, links in self._crowd.links.items():
-            mine, near = self._nodes[node], set(links.neighbours)
-            carried = self._crowd.members[node].carries
+        for number, links in self._crowd.links.items():
+            mine, near = self._nodes[number], set(links.neighbours)
+            guest = self._crowd.members[number]
+            carried = guest.carries
             mine.fetching.wanted = mine.wants if carried is None else mine.wants | carried
-            self._crowd.want(
-                node, self._now,
-                until=self._crowd.members[node].until, wants=to_bytes(mine.fetching.wanted),
-            )  # fmt: skip
-            mine.fetching.source = links.source
+            wants = to_bytes(mine.fetching.wanted)
+            self._crowd.want(number, self._now, until=guest.until, wants=wants)
+            for other, chunk in mine.fetching.turn_to(links.source):
+                self._unask(other, number, chunk)
             for other in set(mine.fetching.neighbours) - near:
                 mine.fetching.part(other)
             mine.queue = [ask for ask in mine.queue if ask.node in near]
@@ -112,7 +116,7 @@ class Rounds:
 
     def join(self, node: Node, needs: Iterable[int]) -> None:
         self.needs[node] = mask_of(needs, self._chunks)
-        self._enter(node, Place(dialled=True, listens=True))
+        self._enter(node)
         self._arrange()
 
     def go(self) -> int:
@@ -163,20 +167,21 @@ class Rounds:
     def _deliver(self, sent: Sent) -> None:
         node = self._nodes[sent.receiver]
         if sent.sender == HOST:
-            node.fetching.hold((sent.chunk,))
             guest = self._crowd.members[sent.receiver]
             self._crowd.want(sent.receiver, self._now, until=guest.fed + FEED_AHEAD)
         else:
-            arrival = node.fetching.came(sent.sender, sent.chunk)
             node.given[sent.sender] = node.given.get(sent.sender, 0.0) + 1.0
-            for other in arrival.unget:
-                node.fetching.ungot(other, sent.chunk)
-                queue = self._nodes[other].queue
-                queue[:] = [a for a in queue if (a.node, a.chunk) != (sent.receiver, sent.chunk)]
+        for other in node.fetching.came(sent.sender, sent.chunk).unget:
+            node.fetching.ungot(other, sent.chunk)
+            self._unask(other, sent.receiver, sent.chunk)
         self._crowd.hold(sent.receiver, self._now, chunks=(sent.chunk,))
         for other in self._crowd.links[sent.receiver].neighbours:
             if other in self._nodes and sent.receiver in self._nodes[other].fetching.neighbours:
                 self._nodes[other].fetching.hear(sent.receiver, chunks=(sent.chunk,))
+
+    def _unask(self, of: Node, node: Node, chunk: int) -> None:
+        queue = self._nodes[of].queue
+        queue[:] = [ask for ask in queue if (ask.node, ask.chunk) != (node, chunk)]
 
     def finish(self, most: int) -> int:
         """Rounds until everybody has what it needs, at most so many. Raises ValueError."""
@@ -198,7 +203,15 @@ def bound(receivers: int, chunks: int) -> int:
 
 
 def whole_tree(receivers: int, chunks: int) -> int:
-    """Rounds that the paper's tree takes with whole copies."""
+    """Rounds that the paper's tree takes with whole copies: one copy a step."""
+    return receivers.bit_length() * chunks
+
+
+def pipelined_tree(receivers: int, chunks: int) -> int:
+    """The same for any number of receivers. The host sends every chunk to each of its
+    ⌈log2(N+1)⌉ children, so it cannot be less; nor is it more, as each chunk has reached all by the
+    time the host has sent it to its last child. Chunk by chunk members have something earlier, and
+    everything as late."""
     return receivers.bit_length() * chunks
 
 

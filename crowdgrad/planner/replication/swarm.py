@@ -46,8 +46,6 @@ LEAST_WAIT_S = 0.1
 STALLED_S = 3.0
 """How long a member may get nothing while others have what it wants."""
 
-ALONE = Links()
-
 
 @dataclass(frozen=True, slots=True)
 class Swarm:
@@ -67,6 +65,8 @@ class Swarm:
     ) -> dict[Node, Links]:
         """Pairs that exist stay; whoever has few gets the least loaded others."""
         here = set(nodes)
+        give = feasible
+        feasible = lambda one, other: give(one, other) or give(other, one)  # noqa: E731
         joined: dict[Node, set[Node]] = {
             node: {
                 other
@@ -83,6 +83,7 @@ class Swarm:
                 # From its own place on round the list: neighbours differ from node to node.
                 others = (*nodes[place + 1 :], *nodes[:place])
                 self._fill(node, others, joined, feasible)
+        self._bridge(nodes, joined, feasible)
         return {node: Links(neighbours=tuple(sorted(joined[node]))) for node in nodes}
 
     def _fill(
@@ -105,6 +106,32 @@ class Swarm:
                 joined[node].add(other)
                 joined[other].add(node)
 
+    def _bridge(
+        self,
+        nodes: Sequence[Node],
+        joined: dict[Node, set[Node]],
+        feasible: Callable[[Node, Node], bool],
+    ) -> None:
+        """Groups with nothing between them: each would be given everything by the host."""
+        whole: list[list[Node]] = []
+        for group in _groups(nodes, joined):
+            for other in whole:
+                pairs = (
+                    (len(joined[a]) + len(joined[b]), a, b)
+                    for a in group
+                    for b in other
+                    if max(len(joined[a]), len(joined[b])) < MOST_NEIGHBOURS and feasible(a, b)
+                )
+                least = min(pairs, default=None)
+                if least is not None:
+                    _, a, b = least
+                    joined[a].add(b)
+                    joined[b].add(a)
+                    other += group
+                    break
+            else:
+                whole.append(group)
+
     def join(
         self, node: Node, holders: Iterable[Node], links: Mapping[Node, Links]
     ) -> dict[Node, Links]:
@@ -123,11 +150,11 @@ class Swarm:
 
     def feed(self, world: World, now: float) -> tuple[Fed | None, str]:
         ready = [guest for guest in world.guests.values() if guest.fed < guest.until]
+        near = _Near(world)
         for guest in sorted(ready, key=lambda guest: guest.fed_at):
-            chunk, why = self._urgent(guest, world, now)
+            chunk, why = self._urgent(guest, near, now)
             if chunk is not None:
                 return Fed(guest.node, chunk), why
-        near = _Near(world)
         new = [
             (guest, fresh)
             for guest in ready
@@ -137,20 +164,21 @@ class Swarm:
             unspread = _unspread(world)
             guest, fresh = min(new, key=lambda n: (unspread[n[0].node], n[0].fed_at, n[0].node))
             return Fed(guest.node, _rarest(fresh, world)), "nobody it is joined with has it"
-        for guest in ready:
+        for guest in sorted(ready, key=lambda guest: guest.fed_at):
             lacks = guest.wants & ~guest.holds
             if now - guest.moved_at >= STALLED_S and lacks.any():
                 return Fed(guest.node, _rarest(lacks, world)), "it gets nothing from the others"
         return None, "every chunk is out: the members pass them on"
 
-    def _urgent(self, guest: Guest, world: World, now: float) -> tuple[int | None, str]:
+    def _urgent(self, guest: Guest, near: _Near, now: float) -> tuple[int | None, str]:
+        world = near.world
         for chunk in sorted(guest.urgent):
             if chunk >= len(guest.holds) or guest.holds[chunk]:
                 continue
             holders = [
                 node
-                for node in world.links.get(guest.node, ALONE).neighbours
-                if world.trusted(node) and node in world.guests and world.guests[node].holds[chunk]
+                for node in near.around(guest.node)
+                if world.trusted(node) and world.guests[node].holds[chunk]
             ]
             if not holders:
                 return chunk, "a unit waits for it and no neighbour has it"
@@ -193,35 +221,53 @@ def _unspread(world: World) -> dict[Node, int]:
     return {node: int((guest.holds & alone).sum()) for node, guest in world.guests.items()}
 
 
+def _groups(nodes: Iterable[Node], joined: Mapping[Node, set[Node]]) -> list[list[Node]]:
+    """Who is joined with whom, also through others."""
+    groups: list[list[Node]] = []
+    seen: set[Node] = set()
+    for node in nodes:
+        if node not in seen:
+            groups.append(group := [node])
+            seen.add(node)
+            for member in group:  # which grows
+                new = joined[member] - seen
+                seen |= new
+                group += new
+    return groups
+
+
 class _Near:
     """What a member can get of others: of those it is joined with, through others where all pass on
-    everything; of its neighbours alone where they hold only what they need."""
+    everything; of its neighbours alone where they hold only what they need. Only who is trusted
+    passes anything on."""
 
     def __init__(self, world: World) -> None:
-        self._world = world
-        self._found: dict[Node, Mask] = {}
+        self.world = world
+        self._passed: dict[Node, Mask] | None = None
 
     def of(self, node: Node) -> Mask:
-        if node not in self._found:
-            reached = self._component(node) if self._world.whole else self._around(node)
-            held = [self._world.guests[n].holds for n in reached if self._world.trusted(n)]
-            mask = (
-                np.logical_or.reduce(held)
-                if held
-                else np.zeros_like(self._world.guests[node].holds)
-            )
-            for member in reached if self._world.whole else (node,):
-                self._found[member] = mask
-        return self._found[node]
+        guests = self.world.guests
+        near = [n for n in self.around(node) if self.world.trusted(n)]
+        if not near:
+            return np.zeros_like(guests[node].holds)
+        if not self.world.whole:
+            return _union(guests[n].holds for n in near)
+        if self._passed is None:
+            self._passed = self._through()
+        return _union({id(mask): mask for n in near for mask in (self._passed[n],)}.values())
 
-    def _around(self, node: Node) -> set[Node]:
-        near = self._world.links.get(node, ALONE).neighbours
-        return {n for n in near if n in self._world.guests}
+    def around(self, node: Node) -> set[Node]:
+        near = self.world.links[node].neighbours if node in self.world.links else ()
+        return {n for n in near if n in self.world.guests}
 
-    def _component(self, node: Node) -> set[Node]:
-        seen, left = {node}, [node]
-        while left:
-            new = self._around(left.pop()) - seen
-            seen |= new
-            left += new
-        return seen
+    def _through(self) -> dict[Node, Mask]:
+        """Of everybody who passes on: what it has, or gets from others who do."""
+        able = {node for node in self.world.guests if self.world.trusted(node)}
+        groups = _groups(able, {node: self.around(node) & able for node in able})
+        masks = [(group, _union(self.world.guests[n].holds for n in group)) for group in groups]
+        return {node: mask for group, mask in masks for node in group}
+
+
+def _union(masks: Iterable[Mask]) -> Mask:
+    found: Mask = np.logical_or.reduce(list(masks))
+    return found

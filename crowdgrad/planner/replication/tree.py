@@ -18,6 +18,7 @@ from itertools import count, takewhile
 import numpy as np
 
 from crowdgrad.domain.spreading import PlanName
+from crowdgrad.planner.replication.masks import Mask
 from crowdgrad.planner.replication.plans import (
     HOST,
     Asked,
@@ -91,36 +92,47 @@ class Tree:
         for index, node in enumerate(nodes, 1):
             above = listed[parent(index)]
             source[node] = above if above == HOST or feasible(above, node) else HOST
-        found = {}
-        for index, node in enumerate(nodes, 1):
-            to = tuple(
-                listed[child]
-                for child in children(index, len(listed))
-                if source[listed[child]] == node
-            )
+        found: dict[Node, Links] = {}
+        for index in range(len(nodes), 0, -1):  # from the leaves up
+            node = listed[index]
+            ours = (listed[child] for child in children(index, len(listed)))
+            to = tuple(child for child in ours if source[child] == node)
             up = () if source[node] == HOST else (source[node],)
             found[node] = Links(
                 neighbours=(*up, *to),
                 source=source[node],
                 order=to,
-                below=tuple(listed[n] for n in below(index, len(listed))),
+                below=tuple(n for child in to for n in (child, *found[child].below)),
             )
-        return found
+        return {node: found[node] for node in nodes}
 
     def feed(self, world: World, now: float) -> tuple[Fed | None, str]:
         ours = [node for node, links in world.links.items() if links.source == HOST]
         waiting = [guest for node in ours if (guest := world.guests.get(node)) is not None]
         if not self.pipelined:  # a copy after the other
-            first = next((guest for guest in waiting if _lacks(guest).any()), None)
-            waiting = [first] if first is not None else []
+            lacking = (g for g in waiting if _lacks(g).any() and not _refuses(g, now))
+            waiting = [first] if (first := next(lacking, None)) is not None else []
         ready = [guest for guest in waiting if guest.fed < guest.until and _lacks(guest).any()]
         if ready:
             guest = min(ready, key=lambda guest: guest.fed)
             return Fed(guest.node, int(np.argmax(_lacks(guest)))), "the next chunk of its copy"
         for guest in world.guests.values():
-            if guest.fed < guest.until and _stalled(guest, world, now):
-                return Fed(guest.node, int(np.argmax(_lacks(guest)))), "its source does not send"
+            if guest.fed < guest.until and (left := self._left(guest, world, now)).any():
+                return Fed(guest.node, int(np.argmax(left))), "its source does not send it"
         return None, "nobody whom the host serves has room, or lacks anything"
+
+    def _left(self, guest: Guest, world: World, now: float) -> Mask:
+        """What its source could have sent by now, or never will."""
+        links, lacks = world.links.get(guest.node), _lacks(guest)
+        above = world.guests.get(links.source) if links and links.source is not None else None
+        if above is None or now - guest.moved_at < STALLED_S:
+            return np.zeros_like(lacks)
+        if _refuses(above, now):
+            return lacks
+        coming = _lacks(above)
+        if coming.any() and not self.pipelined:  # whole copies wait until they are whole
+            return lacks & ~above.holds & ~coming
+        return lacks & ~coming
 
     def serve(self, queue: Queue, now: float) -> tuple[Asked | None, str]:
         if not self.pipelined and not queue.complete:
@@ -135,15 +147,12 @@ class Tree:
         return min(asks, key=lambda ask: (rank[ask.node], ask.chunk)), "in the order of the tree"
 
 
-def _lacks(guest: Guest) -> np.ndarray:
+def _lacks(guest: Guest) -> Mask:
     wants = guest.wants if guest.carries is None else guest.wants | guest.carries
-    found: np.ndarray = wants & ~guest.holds
+    found: Mask = wants & ~guest.holds
     return found
 
 
-def _stalled(guest: Guest, world: World, now: float) -> bool:
-    links = world.links.get(guest.node)
-    above = world.guests.get(links.source) if links and links.source is not None else None
-    if above is None or now - guest.moved_at < STALLED_S:
-        return False
-    return bool((_lacks(guest) & above.holds).any())
+def _refuses(guest: Guest, now: float) -> bool:
+    """It takes nothing: the next one is not to wait for it for ever."""
+    return guest.fed >= guest.until and now - max(guest.fed_at, guest.moved_at) >= STALLED_S

@@ -17,10 +17,12 @@ import pytest
 from crowdgrad.host.remote.api import create_app
 from crowdgrad.host.remote.control import Control
 from crowdgrad.host.telling.status import Status, as_json, finite
+from crowdgrad.host.telling.swarm_status import SwarmStatus, summarise
+from crowdgrad.host.telling.swarm_taking import take_swarm
 from crowdgrad.host.telling.taking import take_status
 from crowdgrad.net.http import HttpServer
 from crowdgrad.net.ports import bind
-from tests.host import small
+from tests.host import small, swarms
 
 TOKEN = "5eed" * 16
 
@@ -41,13 +43,14 @@ def ask(
     take: Callable[[], Status],
     *paths: str,
     everybody: Callable[[], Awaitable[Status]] | None = None,
+    swarm: Callable[[], SwarmStatus | None] = lambda: None,
 ) -> list[tuple[str, str]]:
     """Content type and body of each path, from a real server."""
 
     async def scenario() -> list[tuple[str, str]]:
         control = Control(small.training(), lambda: 1.0, asyncio.Event())
         server = HttpServer(
-            create_app(take, control, TOKEN, everybody=everybody),
+            create_app(take, control, TOKEN, everybody=everybody, swarm=swarm),
             bind("127.0.0.1", 0),
             max_message_bytes=1 << 16,
         )
@@ -125,6 +128,36 @@ def test_a_status_is_put_into_words_once_for_all_who_listen(
     assert encoded == [final, later]
     assert bodies[0] == bodies[2]
     assert bodies[0] != bodies[5]
+
+
+def test_the_swarm_is_what_the_schema_says() -> None:
+    played = swarms.play(5, 40, 20)
+    now = take_swarm(played, swarms.names(5), played.now)
+    told, openapi = ask(a_status, "/swarm", "/openapi.json", swarm=lambda: now)
+    assert told[0] == "application/json"
+    assert msgspec.json.decode(told[1], type=SwarmStatus) == now
+    schemas = json.loads(openapi[1])["components"]["schemas"]
+    found = json.loads(told[1])
+    for kind, example in (("SwarmStatus", found), ("SwarmMember", found["members"][0]),
+                          ("SwarmFlow", found["flows"][0]), ("SwarmOthers", found["others"]),
+                          ("SpreadSummary", summary())):  # fmt: skip
+        assert set(schemas[kind]["properties"]) == set(example)
+
+
+def summary() -> dict[str, object]:
+    played = swarms.play(5, 40, 20)
+    found = summarise(take_swarm(played, swarms.names(5), played.now))
+    now = replace(a_status(), spreading=found)
+    ((_, body),) = ask(lambda: now, "/status")
+    told: dict[str, object] = json.loads(body)["spreading"]
+    return told
+
+
+def test_where_the_host_alone_sends_nobody_is_told_of_a_swarm() -> None:
+    (asked,), _ = wish(Asked("GET", "/swarm"))
+    assert (asked.status, asked.told["detail"]) == (
+        404, "Members do not pass data on here: the host alone sends it.",
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

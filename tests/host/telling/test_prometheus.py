@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from crowdgrad.host.telling.prometheus import MAX_MEMBERS, MEMBER_METRICS, METRICS, PREFIX, render
 from crowdgrad.host.telling.status import CheckpointStatus, Point, StalenessBucket, Status
+from crowdgrad.host.telling.swarm_status import SpreadSummary
 from crowdgrad.planner.label_noise import LabelNoise
 from tests.cli.test_display import a_status
 
@@ -93,6 +94,9 @@ def full() -> Status:
         best=point,
         test=point,
         label_noise=LabelNoise(share=0.25),
+        spreading=SpreadSummary(
+            plan="swarm", share="full", progress=0.5, host_copies=1.25, members=7, complete=3
+        ),
     )
 
 
@@ -110,6 +114,9 @@ def test_numbers_are_those_of_the_status() -> None:
     assert refused == {("crowdgrad_refused_total", frozenset({("reason", "wrong_samples")})): 3}
     assert families["crowdgrad_updates_total"].samples == {
         ("crowdgrad_updates_total", frozenset()): 10}  # fmt: skip
+    spread = ("progress_ratio", "host_copies", "members", "complete_members")
+    found = [families[f"crowdgrad_data_{name}"].samples.values() for name in spread]
+    assert [list(values) for values in found] == [[0.5], [1.25], [7], [3]]
     scores = families["crowdgrad_score"].samples.values()
     assert sorted(scores) == [0.5, 0.5, 0.5, 0.9, 0.9, 0.9712]
 

@@ -22,10 +22,13 @@ from crowdgrad.host.members.departures import Departure
 from crowdgrad.host.telling.charts import Line, bar_chart, line_chart, ticks
 from crowdgrad.host.telling.report import render
 from crowdgrad.host.telling.status import Point, StalenessBucket, Status, TimeSplit
+from crowdgrad.host.telling.swarm_report import DRAWN, section
+from crowdgrad.host.telling.swarm_taking import take_swarm
 from crowdgrad.host.telling.taking import take_status
 from crowdgrad.planner.label_noise import UNKNOWN, Suspect, judge
 from crowdgrad.recipes.async_sgd import AsyncSGD
-from tests.host import small
+from tests.host import small, swarms
+from tests.host.swarms import Played
 
 
 class Reader(HTMLParser):
@@ -232,3 +235,60 @@ def test_it_says_what_the_data_is_and_that_it_grew() -> None:
     for words in ("Data: source <b>photos</b>", "Data: licence unknown", "2: cat, dog",
                   "7 records that could not be used", "Data was added twice"):  # fmt: skip
         assert words in text
+
+
+def spread(played: Played, names: dict[int, str]) -> Reader:
+    swarm = take_swarm(played, names, played.now)
+    return Reader(render(prepared("Digits"), status("ada"), history(1.0), swarm))
+
+
+def test_it_shows_how_the_data_spread() -> None:
+    played = swarms.play(5, 40, leaves=[2])
+    page = spread(played, swarms.names(5))
+    text = " ".join(page.text)
+    for wanted in ("How the data spread", "Plan swarm: everybody passes on", "4 of 4 members had",
+                   "copies of the 40 kB", "Who held what", "Who sent to whom", "host → ada: ",
+                   "ada → ", "2. ben", "gone", "100 %", "has all it wants"):  # fmt: skip
+        assert wanted in text
+    assert page.loads == []
+    assert "How the data spread" not in render(prepared("Digits"), status("ada"), history(1.0))
+
+
+def test_every_flow_between_those_drawn_is_an_arrow() -> None:
+    played = swarms.play(5, 40)
+    drawn = section(take_swarm(played, swarms.names(5), played.now))
+    assert drawn.count('<path class="flow') == len(played.crowd.flows)
+    assert drawn.count('<path class="flow host"') == 5
+    assert drawn.count('class="node') == 6
+
+
+def test_of_a_crowd_the_busiest_are_drawn_and_all_are_counted() -> None:
+    played = swarms.play(120, 60, 30)
+    drawn = section(take_swarm(played, swarms.names(120), played.now))
+    assert drawn.count('class="node') == DRAWN + 1
+    assert "Drawn are the 40 of 120 members" in drawn
+    assert "and 20 more" in drawn
+    assert len(drawn) < 300_000
+
+
+def test_a_name_in_the_swarm_cannot_smuggle_anything_in() -> None:
+    evil = "<script>alert(1)</script>"
+    page = spread(swarms.play(3, 40), dict.fromkeys(range(1, 4), evil))
+    assert page.loads == []
+    assert any(evil in text for text in page.text)
+
+
+@pytest.mark.parametrize("members", [0, 1, 2, 17])
+def test_any_number_of_members_makes_a_picture(members: int) -> None:
+    needs = {node: range(7) for node in range(1, members + 1)}
+    played = swarms.play(chunks=7, needs=needs) if members else nobody()
+    drawn = section(take_swarm(played, {}, played.now))
+    Reader(drawn)
+    assert "nan" not in drawn
+    assert ("<svg" in drawn) is bool(members)
+
+
+def nobody() -> Played:
+    played = swarms.play(1, 7, 0)
+    played.crowd.leave(1)
+    return played
