@@ -89,7 +89,8 @@ def draw(drawn: Drawn, file: Path) -> None:
     figure, (ratios, curves, claim) = plt.subplots(1, 3, figsize=(15, 4.6), constrained_layout=True)
     _ratios(ratios, drawn.ratios)
     _curves(curves, drawn)
-    _claim(claim, drawn.claim)
+    if drawn.claim:
+        _claim(claim, drawn.claim)
     figure.savefig(file, dpi=110)
 
 
