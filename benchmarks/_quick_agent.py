@@ -137,7 +137,7 @@ class QuickShop:
         await shop.trainer.close()
         shop.trainer = NoTrainer(shop, shop.trainer.checked, self._windows)  # type: ignore[assignment]
         for shard in shop._setup.plan.shards:
-            await shop.need(shard, Direct(talk_to.get, chunks), lambda done, total: None)
+            await shop.need(shard, Direct(talk_to.get, chunks), lambda done, total: None, slot=0)
         return shop
 
 

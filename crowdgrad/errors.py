@@ -183,6 +183,11 @@ class GateError(ProgramError):
 class ProgramRefused(ProgramError):
     code = "CG303"
 
+    def __init__(self, message: str, *, advice: str = "", needs_bytes: int = 0) -> None:
+        """`needs_bytes`: the memory it would take, where that is too much."""
+        super().__init__(message, advice=advice)
+        self.needs_bytes = needs_bytes
+
 
 class ComputeError(ProgramError):
     code = "CG304"

@@ -18,7 +18,8 @@ SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 FAMILIES = (
     "crowdgrad/net/messages.py", "crowdgrad/net/framing.py", "crowdgrad/program/wire.py",
     "crowdgrad/program/nodes.py", "crowdgrad/program/graph.py", "crowdgrad/program/artifact.py",
-    "crowdgrad/domain/data.py", "crowdgrad/domain/work.py", "crowdgrad/data/shards.py",
+    "crowdgrad/domain/data.py", "crowdgrad/domain/work.py", "crowdgrad/domain/spreading.py",
+    "crowdgrad/data/shards.py",
 )  # fmt: skip
 """Modules whose every MAX_ must have a row."""
 TOLD_BY_OTHERS = {"MAX_NAME"}

@@ -327,6 +327,7 @@ class Sharer:
                 self._terms.note(f"{error.message} Only what units need is fetched from now on.")
             self._full = True
             self._fetching.ungot(node, number)
+            self._tell((number,), here=False)
             self._hand_over(number, data)
         else:
             self._arrived(node, number, data)
@@ -481,8 +482,9 @@ class Sharer:
     def _feed(self) -> None:
         """Tell the host what we want and how much of it may come, where that has changed."""
         wants = to_bytes(self._fetching.wanted)
-        ahead = FED_AHEAD if self._peers else FED_ALONE
-        until = self._fed + ahead if self._fetching.lacking.any() else self._fed
+        until = self._said.until  # what was granted is not taken back: it may be on its way
+        if self._fetching.lacking.any():
+            until = max(until, self._fed + (FED_AHEAD if self._peers else FED_ALONE))
         urgent = tuple(sorted(self._fetching.urgent))[:MOST_URGENT]
         feed = Feed(until=until, wants=None if wants == self._said_wants else wants, urgent=urgent)
         if feed != self._said:

@@ -24,7 +24,11 @@ from crowdgrad.volunteer import talk
 from crowdgrad.volunteer.agent import OpenShop
 from crowdgrad.volunteer.arena import Plan, lay_out
 from crowdgrad.volunteer.conversation import Conversation, Reach
-from crowdgrad.volunteer.workshop import Note, Workshop, coded_bytes
+from crowdgrad.volunteer.layout import coded_bytes
+from crowdgrad.volunteer.workshop import Note, Workshop
+
+LITTLE_MEMORY_S = 0.2
+"""Whoever usually takes so long for a batch lends little memory."""
 
 
 class Watcher(Protocol):
@@ -72,11 +76,19 @@ class NoTrainer:
             began = asyncio.get_running_loop().time()
             batches = 1 if ask.unit.kind == "look" else len(ask.numbers)  # of one record each
             await asyncio.sleep(self._life.compute_s(batches))
+            self._read(ask)
             # The clocks of machines here may be set back; a trainer's counter is not.
             seconds = max(0.0, asyncio.get_running_loop().time() - began)
             if ask.unit.kind == "train":
                 return self._train(ask, seconds)
             return self._evaluate(ask, seconds)
+
+    def _read(self, ask: talk.Compute) -> None:
+        """The unit's records are still there, though others came while it was computed."""
+        shard, plan = self._job.manifest.shards[ask.unit.shard], self._plan
+        place = plan.room(ask.room, shard.bytes) if plan.rooms else plan.shards[ask.unit.shard]
+        (chunk,) = shard.chunks
+        assert place.of(self._arena.memory) == self._job.blobs[chunk.hash], "not its records"
 
     def _train(self, ask: talk.Compute, seconds: float) -> talk.Computed:
         slot = self._plan.slots[ask.slot]
@@ -118,6 +130,9 @@ class NoTrainer:
             compute_s=seconds,
         )
 
+    async def settled(self) -> None:
+        """It stops where its caller does."""
+
     async def close(self) -> None:
         return None
 
@@ -128,6 +143,8 @@ class Life:
     def __init__(self, dice: Dice, lease_s: float) -> None:
         self._dice = dice
         self._usual_s = dice.choice((0.05, 0.2, 0.2, 0.6))
+        self.little_memory = self._usual_s == LITTLE_MEMORY_S
+        """Shards take turns in it."""
         self._lease_s = lease_s
         self.diverges: Callable[[], bool] = lambda: False
 
@@ -180,14 +197,18 @@ def opens(who: str, job: SmallJob, life: Life, watcher: Watcher) -> OpenShop:
     ) -> Workshop:
         await talk_to.get(admit.job.program, admit.program_bytes)
         manifest = decode_manifest(await talk_to.get(admit.job.manifest, admit.manifest_bytes))
+        sizes = [(number, shard.bytes) for number, shard in enumerate(manifest.shards)]
+        # Fewer rooms than any real workshop has: whoever needs one must sometimes wait.
+        turns = life.little_memory
         plan = lay_out(
             program_bytes=0,
             manifest_bytes=0,
             state_bytes=4 * job.spec.state_words,
             update_bytes=4 * job.spec.update_words,
             slots=admit.job.local.overlap + 1,
-            shard_bytes=[(number, shard.bytes) for number, shard in enumerate(manifest.shards)],
+            shard_bytes=[] if turns else sizes,
             coded_bytes=coded_bytes(job.spec, admit.job.local),
+            rooms=(1, max(size for _, size in sizes)) if turns else (0, 0),
         )
         setup = talk.Setup(plan=plan, local=admit.job.local, seed=admit.job.seed, threads=1)
         arena = Memory(plan.total_bytes)

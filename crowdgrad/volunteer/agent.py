@@ -433,6 +433,7 @@ class Agent:
             traffic_bytes=shop.data_bytes,
             exchange_bytes=shop.exchange_bytes,
             disk_bytes=shop.data_bytes,
+            again=shop.takes_turns,
             walls=shop.missing_walls,
             own_model=self._trusted is not None,
             servers=tuple(part.address for part in parts),
@@ -499,8 +500,7 @@ class Agent:
         self, reach: Reach, shop: Workshop, grant: Grant, slot: int
     ) -> Update | None:
         unit = grant.unit
-        if unit.shard not in shop.shards_held:
-            await shop.need(unit.shard, self._supply, self._progress(unit))
+        await shop.need(unit.shard, self._supply, self._progress(unit), slot=slot)
         try:
             done = await shop.compute(grant, slot, reach)
         except (ChildDied, ProgramError, DataError) as error:

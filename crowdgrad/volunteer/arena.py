@@ -1,10 +1,11 @@
 """The memory that agent and trainer share: anonymous, inherited, gone with the last of the two.
 
 It is laid out once for a job: the program and the manifest, a slot for each unit in flight
-(state in, update out), and a place for every shard this volunteer may be asked to train on. Where
-parameters travel in half precision, a slot has places for what comes and goes besides: the trainer
-decodes and encodes, the agent only sends and receives. Where the data may grow, there is room for
-a longer manifest and for further shards.
+(state in, update out), and a place for every shard this volunteer may be asked to train on; or,
+where that is more than is lent, a few rooms in which shards take turns. Where parameters travel in
+half precision, a slot has places for what comes and goes besides: the trainer decodes and encodes,
+the agent only sends and receives. Where the data may grow, there is room for a longer manifest and
+for further shards.
 Pages that are never touched cost nothing. Its size is sealed where the system can: a trainer that
 cut the file short would end the agent with a bus error at its next look.
 """
@@ -58,11 +59,32 @@ class Plan:
     manifest: Region
     slots: tuple[Slot, ...]
     shards: dict[int, Region]
+    """A place for each, where there are no rooms."""
     total_bytes: int
     manifest_room: int = 0
     """Bytes a longer manifest may have, in its place; 0: it does not change."""
     free: Region = Region(offset=0, bytes=0)
     """Room for further shards."""
+    rooms: int = 0
+    """How many shards have room at a time, where they take turns; 0: each has a place."""
+    window: Region = Region(offset=0, bytes=0)
+    """Where these rooms lie, one after the other, all of one size."""
+
+    @property
+    def room_bytes(self) -> int:
+        return self.window.bytes // self.rooms if self.rooms else 0
+
+    def room(self, number: int, size: int) -> Region:
+        """Where a shard of so many bytes lies in a room.
+
+        Raises ValueError for a room there is not, and for one that is too small: nobody reads or
+        writes beside it, whatever a message says.
+        """
+        if not 0 <= number < self.rooms:
+            raise ValueError(f"there is no room {number}: they are {self.rooms}")
+        if not 0 <= size <= self.room_bytes:
+            raise ValueError(f"{size} bytes are not in a room of {self.room_bytes}")
+        return Region(offset=self.window.offset + number * self.room_bytes, bytes=size)
 
 
 def room_for_growth(manifest_bytes: int, data_bytes: int, left_bytes: int) -> tuple[int, int]:
@@ -78,12 +100,19 @@ def room_for_growth(manifest_bytes: int, data_bytes: int, left_bytes: int) -> tu
 
 
 def extend(plan: Plan, manifest_bytes: int, shard_bytes: Sequence[tuple[int, int]]) -> Plan | None:
-    """The same with a longer manifest and further shards; None where there is no room for them."""
+    """The same with a longer manifest and further shards; None where there is no room for them.
+
+    Where shards take turns, more of them need no more room.
+    """
+    if plan.rooms:
+        if any(size > plan.room_bytes for _, size in shard_bytes):
+            return None
+        shard_bytes = ()
     at, end = plan.free.offset, plan.free.offset + plan.free.bytes
     shards = dict(plan.shards)
     for number, size in shard_bytes:
         shards[number] = Region(offset=at, bytes=size)
-        at += _whole_pages(size)
+        at += whole_pages(size)
     if manifest_bytes > plan.manifest_room or at > end:
         return None
     return replace(
@@ -94,7 +123,7 @@ def extend(plan: Plan, manifest_bytes: int, shard_bytes: Sequence[tuple[int, int
     )
 
 
-def _whole_pages(size: int) -> int:
+def whole_pages(size: int) -> int:
     return -(-size // ALIGN) * ALIGN
 
 
@@ -108,18 +137,20 @@ def lay_out(
     shard_bytes: Sequence[tuple[int, int]],
     coded_bytes: tuple[int, int] | None = None,
     room: tuple[int, int] = (0, 0),
+    rooms: tuple[int, int] = (0, 0),
 ) -> Plan:
     """`shard_bytes`: (shard number, its bytes) for every shard that may be needed.
 
     `coded_bytes`: of a state and an update as they travel; None: as they are. `room`: for a longer
-    manifest, and for further shards.
+    manifest, and for further shards. `rooms`: how many, and the bytes of each, for shards that
+    have no place of their own.
     """
-    at = 0
+    at, (count, each) = 0, rooms
 
     def place(size: int) -> Region:
         nonlocal at
         region = Region(offset=at, bytes=size)
-        at += _whole_pages(size)
+        at += whole_pages(size)
         return region
 
     def slot() -> Slot:
@@ -136,6 +167,8 @@ def lay_out(
         shards={number: place(size) for number, size in shard_bytes},
         manifest_room=room[0],
         free=place(room[1]),
+        rooms=count,
+        window=place(count * whole_pages(each)),
         total_bytes=max(at, ALIGN),
     )
 

@@ -96,6 +96,8 @@ class Request:
     """More data may come while it is trained on."""
     shares: Shares = "no"
     """Whether data is exchanged with other volunteers, and they may dial this machine."""
+    again: bool = False
+    """The data is larger than the memory lent: what the disk may not keep of it comes again."""
 
     @property
     def machines(self) -> list[str]:
@@ -234,9 +236,10 @@ def lines(request: Request, width: int = WIDTH) -> list[str]:
         said += row("contact", contact)
     said += row("data", _data(request))
     said += row("memory", f"up to {size(request.memory_bytes)}")
+    again = ", and again what the disk may not keep of it" if request.again else ""
     said += row(
         "traffic",
-        f"{size(request.traffic_bytes)} once, then {size(request.exchange_bytes)} "
+        f"{size(request.traffic_bytes)} once{again}, then {size(request.exchange_bytes)} "
         "back and forth for every piece of work",
     )
     if exchanges := EXCHANGES[request.shares]:

@@ -75,6 +75,8 @@ class Compute(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """Start from the parameters in the slot; False: the replica goes on from where it is."""
     add: bool = False
     """Add to the update in the slot."""
+    room: int = -1
+    """The one its shard lies in, where shards take turns; else each has its place."""
     turn: int = 0
     """Comes back with the answer, so that none is taken for another's."""
 
@@ -145,6 +147,8 @@ class Failed(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     code: str
     message: str
     advice: str = ""
+    needs_bytes: int = 0
+    """What it would take beside the arena, where that is why."""
 
 
 ToTrainer = Setup | Begin | Compute | Extend

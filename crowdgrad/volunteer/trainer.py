@@ -39,6 +39,7 @@ from crowdgrad.numerics.noise import order
 from crowdgrad.numerics.vectors import Vector, as_vector
 from crowdgrad.planner.batches import BatchPlan, EpochPlans
 from crowdgrad.planner.growing import outgrows, unusable
+from crowdgrad.planner.rooms import may_be_needed
 from crowdgrad.program.artifact import decode
 from crowdgrad.program.check import Checked, check
 from crowdgrad.program.engines.base import (
@@ -52,7 +53,7 @@ from crowdgrad.program.engines.base import (
 from crowdgrad.program.engines.onnx_memory import RUNTIME_BYTES, Piece, piece_for, resident_bytes
 from crowdgrad.program.engines.replica import held_bytes
 from crowdgrad.volunteer import talk
-from crowdgrad.volunteer.arena import Arena
+from crowdgrad.volunteer.arena import Arena, Region
 from crowdgrad.volunteer.sandbox.enter import limit_memory, seal
 from crowdgrad.volunteer.sandbox.walls import Held
 
@@ -97,6 +98,9 @@ class Trainer:
         self._plans: dict[str, EpochPlans] = {}
         self._orders: dict[tuple[int, int], Column] = {}
         self._shards: dict[int, tuple[Column, ...]] = {}
+        """By number, where each has its place."""
+        self._rooms: dict[int, tuple[int, tuple[Column, ...]]] = {}
+        """By room, where they take turns: the shard that was in it last."""
 
     def close_in(self) -> tuple[Held, ...]:
         """Put up what is left of the walls: the memory is bounded, nothing can be opened any more.
@@ -180,7 +184,9 @@ class Trainer:
 
     def _gathered_bytes(self) -> int:
         """What a unit's records take once more, in the order of training, and the orders kept."""
-        shards = [self._manifest.shards[number] for number in self._setup.plan.shards]
+        placed, evaluates = self._setup.plan.shards, self._setup.evaluates
+        numbers = placed or may_be_needed(self._manifest, evaluates=evaluates)
+        shards = [self._manifest.shards[number] for number in numbers]
         records = max((shard.records for shard in shards), default=0)
         weights = 4 * records if self._spec.weighted else 0
         orders = ORDERS_BYTES + 6 * ORDER_ITEM_BYTES * records  # making one takes some, too
@@ -209,17 +215,16 @@ class Trainer:
         )
 
     def _batches(self, ask: talk.Compute) -> Sequence[Batch]:
-        gather = partial(self._batch, ask.unit)
+        gather = partial(self._batch, ask.unit, self._columns(ask.unit.shard, ask.room))
         if self._setup.trusted is not None:
             return _Later(gather, ask.numbers)
         return [gather(number) for number in ask.numbers]
 
-    def _batch(self, unit: Unit, number: int) -> Batch:
+    def _batch(self, unit: Unit, columns: tuple[Column, ...], number: int) -> Batch:
         batches = self._plan(unit)
         if batches.shard_of(number) != unit.shard:
             raise ValueError(f"batch {number} is not of shard {unit.shard}")
         start, stop = batches.rows(number)
-        columns = self._columns(unit.shard)
         if unit.kind == "train":
             rows = self._order(unit.epoch, unit.shard, len(columns[0]))[start:stop]
         else:  # the order does not matter: take the records as they lie
@@ -234,11 +239,24 @@ class Trainer:
             )
         return self._plans[unit.kind].at(unit.epoch)
 
-    def _columns(self, shard: int) -> tuple[Column, ...]:
-        if shard not in self._shards:
-            region = self._setup.plan.shards[shard]
-            self._shards[shard] = shard_arrays(self._manifest, shard, region.of(self._memory))
-        return self._shards[shard]
+    def _columns(self, shard: int, room: int) -> tuple[Column, ...]:
+        """A shard's fields, in its place or in the room it is said to be in.
+
+        Raises LookupError or ValueError for a shard, a room or a size that cannot be.
+        """
+        plan = self._setup.plan
+        if not plan.rooms:
+            if shard not in self._shards:
+                self._shards[shard] = self._view(shard, plan.shards[shard])
+            return self._shards[shard]
+        last, columns = self._rooms.get(room, (-1, ()))
+        if last != shard:
+            columns = self._view(shard, plan.room(room, self._manifest.shards[shard].bytes))
+            self._rooms[room] = shard, columns
+        return columns
+
+    def _view(self, shard: int, region: Region) -> tuple[Column, ...]:
+        return shard_arrays(self._manifest, shard, region.of(self._memory))
 
     def _order(self, epoch: int, shard: int, records: int) -> Column:
         key = (epoch, shard)
@@ -335,6 +353,7 @@ def _check_memory(needed: int, most: int) -> None:
             f"The job would take {needed / 1e6:,.0f} MB of memory beside its data; of what this "
             f"machine lends, {most / 1e6:,.0f} MB are left for that.",
             advice="Help another job, or lend more: the setting memory_mb.",
+            needs_bytes=needed,
         )
 
 
@@ -342,7 +361,8 @@ def _failure(error: Exception) -> talk.Failed:
     """No longer than anybody reads: a refusal may list thousands of a stranger's numbers."""
     if isinstance(error, CrowdgradError):
         message, advice = error.message[:MAX_WORDS], error.advice[:MAX_WORDS]
-        return talk.Failed(code=error.code, message=message, advice=advice)
+        needs = error.needs_bytes if isinstance(error, ProgramRefused) else 0
+        return talk.Failed(code=error.code, message=message, advice=advice, needs_bytes=needs)
     message = f"{type(error).__name__}: {error}"[:MAX_WORDS]
     return talk.Failed(code=ComputeError.code, message=message)
 

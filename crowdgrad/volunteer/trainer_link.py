@@ -23,6 +23,7 @@ from crowdgrad.errors import (
     MachineError,
     MessageError,
     ProgramError,
+    ProgramRefused,
     UserError,
     one_line,
     tree,
@@ -143,6 +144,11 @@ class TrainerLink:
             new = {n: region for n, region in setup.plan.shards.items() if n not in known}
             news = talk.Extend(manifest=setup.plan.manifest, shards=new)
             await self._ask(news, talk.Extended, self._start_s)
+
+    async def settled(self) -> None:
+        """Wait until all that was asked before is answered, also to callers that went."""
+        async with self._turn:
+            return
 
     async def reject(self, why: str) -> ChildDied:
         """End a trainer whose answer cannot be true; the error to raise for it."""
@@ -418,4 +424,7 @@ def _as_error(failure: talk.Failed, *, own: bool) -> CrowdgradError:
     roots = (ProgramError, DataError, UserError, MachineError) if own else (ProgramError, DataError)
     kinds = {error.code: error for root in roots for error in tree(root)}
     kind = kinds.get(failure.code, ComputeError)
-    return kind(one_line(failure.message)[:500], advice=one_line(failure.advice)[:500])
+    message, advice = one_line(failure.message)[:500], one_line(failure.advice)[:500]
+    if kind is ProgramRefused:
+        return ProgramRefused(message, advice=advice, needs_bytes=failure.needs_bytes)
+    return kind(message, advice=advice)

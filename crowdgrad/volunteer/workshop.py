@@ -1,7 +1,8 @@
 """Everything a volunteer holds for one job: program, data, shared memory and the trainer.
 
 It outlives connections: a volunteer that reconnects goes on with what it has. Where the job's data
-grows, so does what is known of it here, in room that was kept free for that.
+grows, so does what is known of it here, in room that was kept free for that. Where it is larger
+than what is lent, its shards take turns (`window`).
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 
 import msgspec
 
@@ -16,19 +18,22 @@ from crowdgrad.data.shards import MAX_MANIFEST_BYTES, decode_manifest
 from crowdgrad.domain.data import ChunkHash, Manifest
 from crowdgrad.domain.job import Job
 from crowdgrad.domain.program import ProgramSpec
-from crowdgrad.domain.work import MAX_METRICS, LocalSteps, Unit, wire_place
+from crowdgrad.domain.work import MAX_METRICS, LocalSteps, Unit
 from crowdgrad.errors import ChildDied, DataAltered, MessageError, ProgramRefused, TurnedAway
 from crowdgrad.net.messages import MAX_SHARDS_NAMED, Admit, Grant, Grew
 from crowdgrad.planner.batches import BatchPlan, EpochPlans, largest_batch
 from crowdgrad.planner.growing import added, outgrows, unusable
+from crowdgrad.planner.rooms import Given, may_be_needed
 from crowdgrad.program.artifact import decode
 from crowdgrad.replication.base import Chunks
 from crowdgrad.replication.supply import Direct, Supply
 from crowdgrad.volunteer import talk
-from crowdgrad.volunteer.arena import Arena, Plan, extend, lay_out, room_for_growth
+from crowdgrad.volunteer.arena import Arena, Region, extend
 from crowdgrad.volunteer.conversation import Conversation, Reach
+from crowdgrad.volunteer.layout import Wanted, layout
 from crowdgrad.volunteer.seals import check_sealed
 from crowdgrad.volunteer.trainer_link import TrainerLink
+from crowdgrad.volunteer.window import Window
 
 MAX_PROGRAM_BYTES = 8 << 20
 CHUNKS_AT_ONCE = 4
@@ -50,6 +55,7 @@ class Workshop:
         arena: Arena,
         trainer: TrainerLink,
         setup: talk.Setup,
+        note: Note = lambda text: None,
     ) -> None:
         self.job = job
         self.trainer = trainer
@@ -64,7 +70,12 @@ class Workshop:
         self._metrics = frozenset(metric.name for metric in spec.metrics)
         self._plans: dict[str, EpochPlans] = {}
         self._shards: dict[int, asyncio.Task[None]] = {}
-        self._extending: set[asyncio.Task[None]] = set()
+        self._window = Window(setup.plan.rooms) if setup.plan.rooms else None
+        self._unheard = False
+        """A lane went while the trainer was computing for it, and may still be."""
+        self._note = note
+        self._ending: set[asyncio.Task[None]] = set()
+        """Tasks that nobody waits for any more."""
         self.shards_held: tuple[int, ...] = ()
         """The numbers of shards whose records are here, the latest first, as many as one names."""
 
@@ -85,35 +96,59 @@ class Workshop:
         Nothing computes before `begin`. Raises ProgramRefused, TurnedAway and what fetching does.
         """
         job = admit.job
-        program_bytes, manifest_bytes = await _received(admit, talk_to, chunks)
-        manifest, spec = decode_manifest(manifest_bytes), decode(program_bytes).spec
+        raw = await _received(admit, talk_to, chunks)
+        manifest, spec = decode_manifest(raw[1]), decode(raw[0]).spec
         check_sealed(manifest, admit.seal, talk_to.host_public)
         _check_batch_size(spec, job.local)
-        mine = range(len(manifest.shards)) if admit.position == 0 else manifest.numbers("train")
-        layout = _layout(
-            job,
-            spec,
-            sizes=(len(program_bytes), len(manifest_bytes)),
+        mine = may_be_needed(manifest, evaluates=admit.position == 0)
+        wanted = Wanted(
+            job=job,
+            spec=spec,
+            program_bytes=len(raw[0]),
+            manifest_bytes=len(raw[1]),
             shard_bytes=[(number, manifest.shards[number].bytes) for number in mine],
-            lent_bytes=memory_bytes,
         )
-        _bound("memory it needs", layout.total_bytes, memory_bytes)
-        _bound("list of its shards", talk.plan_bytes(layout), talk.MAX_PLAN_BYTES)
         records = [manifest.shards[number].records for number in mine]
         setup = talk.Setup(
-            plan=layout,
+            plan=layout(wanted, memory_bytes),
             local=job.local,
             seed=job.seed,
             threads=1,
             samples=largest_batch(job.local, spec, records, job.stop.epochs),
-            memory_bytes=memory_bytes - layout.total_bytes,
+            memory_bytes=memory_bytes,
             evaluates=admit.position == 0,
             pace_s=pace_s,
             trusted=trusted,
         )
-        arena = Arena.make(layout.total_bytes)
-        layout.program.of(arena.memory)[:] = program_bytes
-        layout.manifest.of(arena.memory)[:] = manifest_bytes
+        opened = partial(cls._checked, job, manifest, spec, raw, note=note)
+        try:
+            return await opened(setup)
+        except ProgramRefused as error:
+            left = memory_bytes - max(0, error.needs_bytes)
+            plan = layout(wanted, left, known=True)
+            if left == memory_bytes or plan.total_bytes > left:
+                raise
+        # Now it is known what computing takes: fewer shards at a time leave room for it.
+        return await opened(msgspec.structs.replace(setup, plan=plan))
+
+    @classmethod
+    async def _checked(
+        cls,
+        job: Job,
+        manifest: Manifest,
+        spec: ProgramSpec,
+        raw: tuple[bytes, bytes],
+        setup: talk.Setup,
+        *,
+        note: Note,
+    ) -> Workshop:
+        """`raw`: program and manifest. `setup.memory_bytes`: all that is lent, the arena too."""
+        plan, lent_bytes = setup.plan, setup.memory_bytes
+        _bound("memory it needs", plan.total_bytes, lent_bytes)
+        setup = msgspec.structs.replace(setup, memory_bytes=lent_bytes - plan.total_bytes)
+        arena = Arena.make(plan.total_bytes)
+        for region, data in zip((plan.program, plan.manifest), raw, strict=True):
+            region.of(arena.memory)[:] = data
         workshop = cls(
             job=job,
             manifest=manifest,
@@ -121,6 +156,7 @@ class Workshop:
             arena=arena,
             trainer=TrainerLink(arena, setup, note=note),
             setup=setup,
+            note=note,
         )
         try:
             await _insist(workshop.trainer, workshop.trainer.check)
@@ -141,12 +177,18 @@ class Workshop:
             return "The program is not checked yet."
         gone = self.missing_walls
         walls = f"walls that do not hold: {'; '.join(gone)}" if gone else "all walls hold"
+        turns = f" {self._setup.plan.rooms} shards of its data have room at a time."
         return (
             f"Program {self.job.program[:12]} may run: up to {self.memory_bytes / 1e6:,.0f} MB, "
             f"{checked.work / 1e6:,.1f} million operations a batch; "
             + (walls if checked.walls else "your own model, without walls")
-            + "."
+            + ("." + turns if self.takes_turns else ".")
         )
+
+    @property
+    def takes_turns(self) -> bool:
+        """Its data is larger than what is lent: a shard that had to leave is loaded again."""
+        return self._window is not None
 
     @property
     def missing_walls(self) -> tuple[str, ...]:
@@ -164,8 +206,9 @@ class Workshop:
     @property
     def data_bytes(self) -> int:
         """Program, manifest and every shard that may be asked for, each once."""
-        plan = self._setup.plan
-        shards = sum(region.bytes for region in plan.shards.values())
+        plan, manifest = self._setup.plan, self.manifest
+        mine = plan.shards or may_be_needed(manifest, evaluates=self._setup.evaluates)
+        shards = sum(manifest.shards[number].bytes for number in mine)
         return plan.program.bytes + plan.manifest.bytes + shards
 
     @property
@@ -234,8 +277,8 @@ class Workshop:
             setup.plan.manifest.of(self._arena.memory)[:] = raw
 
         task = asyncio.create_task(self.trainer.extend(setup, place))
-        self._extending.add(task)
-        task.add_done_callback(self._extending.discard)
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
         await asyncio.shield(task)
 
     def take_out(self) -> list[Numbers]:
@@ -257,28 +300,81 @@ class Workshop:
         shard: int,
         supply: Supply,
         progress: Callable[[int, int], None],
+        *,
+        slot: int,
     ) -> None:
-        """Have a shard's records in the arena; several callers share one fetch.
+        """Have a shard's records in the arena, for the unit in that slot, until it is computed.
 
-        Raises MessageError for a shard that is not ours to train on.
+        Several callers share one fetch. Raises MessageError for a shard that is not ours to train
+        on.
         """
-        if shard in self.shards_held:
+        if self._window is None and shard in self.shards_held:
             return
-        if shard not in self._setup.plan.shards:
+        if not self._announced(shard):
             raise MessageError(f"The host sent a unit of shard {shard}, which it did not announce.")
+        if self._window is not None:
+            self._make_way(await self._window.enter(shard, slot))
         task = self._shards.get(shard)
         if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
             supply.grew(self.manifest)
-            task = asyncio.create_task(self._load(shard, supply, progress))
+            task = asyncio.create_task(self._load_in(shard, supply, progress))
             self._shards[shard] = task
-        await asyncio.shield(task)
+        try:
+            await asyncio.shield(task)
+        except BaseException:
+            self._leave(slot)
+            raise
+
+    def _leave(self, slot: int) -> None:
+        if self._window is not None:
+            self._window.leave(slot)
+
+    def _announced(self, shard: int) -> bool:
+        if self._window is None:
+            return shard in self._setup.plan.shards
+        known = self.manifest.shards
+        return shard < len(known) and (self._setup.evaluates or known[shard].split == "train")
+
+    def _make_way(self, given: Given) -> None:
+        """Forget the shard that had to leave for another."""
+        if given.leaves is None:
+            return
+        self._note(f"{given.why[0].upper()}{given.why[1:]}.")
+        self.shards_held = tuple(number for number in self.shards_held if number != given.leaves)
+        loading = self._shards.pop(given.leaves, None)
+        if loading is not None:
+            loading.cancel()  # where it is not over: it was for a lane that went meanwhile
+            self._ending.add(loading)
+            loading.add_done_callback(self._over)
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        self._ending.discard(task)
+        if not task.cancelled():
+            task.exception()  # nobody needs to hear of it any more
+
+    def _region(self, shard: int) -> Region:
+        """Where a shard lies, in its place or in its room."""
+        plan = self._setup.plan
+        if self._window is None:
+            return plan.shards[shard]
+        return plan.room(self._window.room_of(shard), self.manifest.shards[shard].bytes)
 
     async def compute(self, grant: Grant, slot: int, talk_to: Reach) -> talk.Computed:
         """A unit whose shard is here; its update lies in the slot. Raises what the trainer reports.
 
         Where parameters are fetched in its middle, it goes from one fetch to the next.
         """
-        unit, every = grant.unit, self.job.local.fetch_every
+        try:
+            self._check_unit(grant.unit)
+            return await self._compute(grant, slot, talk_to)
+        except asyncio.CancelledError:
+            self._unheard = True  # the trainer finishes what it was asked, and reads the shard
+            raise
+        finally:
+            self._leave(slot)
+
+    def _check_unit(self, unit: Unit) -> None:
+        """Raises MessageError for one that the host did not announce."""
         if unit.kind == "train" and unit.batches > self.job.local.batches_per_unit:
             # The memory we agreed to was reckoned with the announced size.
             raise MessageError(
@@ -292,6 +388,10 @@ class Workshop:
         if unit.kind == "look" and unit.batches > MAX_METRICS:  # it has a loss for each of them
             raise MessageError(f"The host sent a look at {unit.batches} records.")
         self._check_place(unit)
+
+    async def _compute(self, grant: Grant, slot: int, talk_to: Reach) -> talk.Computed:
+        unit, every = grant.unit, self.job.local.fetch_every
+        room = self._window.room_of(unit.shard) if self._window is not None else -1
         # An evaluation is of one version, however long it takes.
         stretch = every if unit.kind == "train" and 0 < every < unit.batches else unit.batches
         done: list[talk.Computed] = []
@@ -306,6 +406,7 @@ class Workshop:
                 batches=min(stretch, unit.batches - first),
                 fresh=first > 0 or grant.link == 0,
                 add=first > 0,
+                room=room,
             )
             began = asyncio.get_running_loop().time()
             answer = await self.trainer.compute(ask)
@@ -352,13 +453,29 @@ class Workshop:
             )
         return self._plans[unit.kind].at(unit.epoch)
 
+    async def _load_in(
+        self,
+        shard: int,
+        supply: Supply,
+        progress: Callable[[int, int], None],
+    ) -> None:
+        """Load a shard once nobody else writes or reads where it goes."""
+        if self._window is None:
+            await self._load(shard, supply, progress)
+            return
+        async with self._window.door(shard):
+            if self._unheard:
+                await self.trainer.settled()
+                self._unheard = False
+            await self._load(shard, supply, progress)
+
     async def _load(
         self,
         shard: int,
         supply: Supply,
         progress: Callable[[int, int], None],
     ) -> None:
-        region = self._setup.plan.shards[shard].of(self._arena.memory)
+        region = self._region(shard).of(self._arena.memory)
         at = done = 0
         wanted = self.manifest.shards[shard].chunks
         gate = asyncio.Semaphore(CHUNKS_AT_ONCE)
@@ -381,7 +498,7 @@ class Workshop:
             task.cancel()
         await asyncio.gather(*self._shards.values(), return_exceptions=True)
         await self.trainer.close()
-        await asyncio.gather(*self._extending, return_exceptions=True)
+        await asyncio.gather(*self._ending, return_exceptions=True)
         self._comes, self._states, self._goes = [], [], []
         self._arena.close()
 
@@ -411,36 +528,6 @@ def _together(parts: list[talk.Computed]) -> talk.Computed:
     )
 
 
-def _layout(
-    job: Job,
-    spec: ProgramSpec,
-    *,
-    sizes: tuple[int, int],
-    shard_bytes: list[tuple[int, int]],
-    lent_bytes: int,
-) -> Plan:
-    """`sizes`: of program and manifest. Where data grows, with room for more of it."""
-    program_bytes, manifest_bytes = sizes
-
-    def laid_out(room: tuple[int, int]) -> Plan:
-        return lay_out(
-            program_bytes=program_bytes,
-            manifest_bytes=manifest_bytes,
-            state_bytes=4 * spec.state_words,
-            update_bytes=4 * spec.update_words,
-            slots=job.local.overlap + 1,
-            shard_bytes=shard_bytes,
-            coded_bytes=coded_bytes(spec, job.local),
-            room=room,
-        )
-
-    least = laid_out((0, 0))
-    left = lent_bytes - least.total_bytes
-    if not job.growing or left <= 0:
-        return least
-    return laid_out(room_for_growth(manifest_bytes, sum(n for _, n in shard_bytes), left))
-
-
 def _bound(what: str, size: int, limit: int) -> None:
     if not 0 < size <= limit:
         raise TurnedAway(
@@ -448,14 +535,6 @@ def _bound(what: str, size: int, limit: int) -> None:
             f"most {limit:,} are allowed.",
             advice="Help another job, or lend more memory: the setting memory_mb.",
         )
-
-
-def coded_bytes(spec: ProgramSpec, local: LocalSteps) -> tuple[int, int] | None:
-    """What state and update take on their way; None where they travel as they are."""
-    if local.codec == "fp32":
-        return None
-    state = wire_place(local.codec, spec.size, spec.state_words)
-    return state, wire_place(local.codec, spec.size, spec.update_words)
 
 
 def _check_batch_size(spec: ProgramSpec, local: LocalSteps) -> None:

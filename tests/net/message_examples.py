@@ -5,9 +5,10 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from crowdgrad.domain.data import Seal
-from crowdgrad.domain.job import Job, Member, Roster, ServerPlace, StoppingRule, Volunteer
+from crowdgrad.domain.job import Job, JobId, Member, Roster, ServerPlace, StoppingRule, Volunteer
 from crowdgrad.domain.program import MetricSpec, ProgramSpec, TensorSpec
-from crowdgrad.domain.work import LocalRule, LocalSteps, Unit, Update, Version
+from crowdgrad.domain.spreading import MAX_CHUNKS, Flow, Neighbour, Spreading
+from crowdgrad.domain.work import LocalRule, LocalSteps, Unit, Update, Version, VolunteerId
 from crowdgrad.net.messages import (
     MAX_WORDS,
     PROTOCOL,
@@ -21,6 +22,7 @@ from crowdgrad.net.messages import (
     Equip,
     Equipped,
     Exchange,
+    Feed,
     Fetch,
     Finished,
     Fresh,
@@ -29,14 +31,20 @@ from crowdgrad.net.messages import (
     GoBack,
     Grant,
     Grew,
+    Have,
     Heartbeat,
     Hello,
+    Holds,
     InCharge,
     Join,
     Kept,
+    Lack,
     Leave,
+    Meet,
     Merge,
     Message,
+    Met,
+    Neighbours,
     Problem,
     Pulled,
     Push,
@@ -44,9 +52,11 @@ from crowdgrad.net.messages import (
     RelayKnock,
     RosterChanged,
     Save,
+    Shares,
     Shift,
     Staged,
     TakeCharge,
+    Unget,
     Wait,
     Welcome,
 )
@@ -122,6 +132,7 @@ EXAMPLES: tuple[Message, ...] = (
         ),
         in_step=True,
         seal=SEAL,
+        spreading=Spreading(plan="tree", share="segments", mirrors=("https://mirror.example/d",)),
     ),
     RosterChanged(
         roster=Roster(job="digits-1", members=(Member(position=0, id="a1b2", name="Ada"),))
@@ -177,6 +188,28 @@ EXAMPLES: tuple[Message, ...] = (
     Dismiss(volunteer="a1b2", admission=4),
     RelayKnock(ticket=b"t" * 16),
     Grew(manifest=HASH, manifest_bytes=700, seal=SEAL),
+    Shares(port=7721, addresses=("192.168.1.9:7721", "[fd00::9]:7721"), gives=False),
+    Neighbours(
+        neighbours=(
+            Neighbour(position=3, id=VolunteerId("a1b2"), routes=("192.0.2.7:7721",)),
+            Neighbour(position=7, id=VolunteerId("c3d4")),
+        ),
+        source=3,
+        order=(7, 11),
+        shards=((0, 4), (9, 12)),
+    ),
+    Feed(until=40, wants=b"\xff\x03", urgent=(9, 2)),
+    Holds(
+        chunks=(1, 4_000_000),
+        lost=(2,),
+        flows=(Flow(position=0, received=1 << 40), Flow(position=3, wasted=9, bad=1)),
+        whole=b"\x01",
+    ),
+    Meet(job=JobId("digits-1"), key=b"k" * 32, signature=b"s" * 64),
+    Met(),
+    Have(chunks=(1,), lost=(2, 3), whole=b""),
+    Unget(hash=HASH),
+    Lack(hash=HASH, reason="it was let go meanwhile"),
 )
 
 
@@ -186,6 +219,7 @@ def printable(most: int = MAX_WORDS) -> st.SearchStrategy[str]:
     return st.text(letters, max_size=most)
 
 
+chunks = st.lists(st.integers(0, MAX_CHUNKS - 1), max_size=20).map(tuple)
 messages = st.one_of(
     st.sampled_from(EXAMPLES),
     st.builds(Leave, reason=printable(300)),
@@ -203,6 +237,8 @@ messages = st.one_of(
         ticket=st.integers(0, 1 << 60),
     ),
     st.builds(Wait, reason=printable(20), seconds=st.floats(0, 1e6), verdict=printable(20)),
+    st.builds(Feed, until=st.integers(0, 1 << 60), wants=st.none() | st.binary(), urgent=chunks),
+    st.builds(Have, chunks=chunks, lost=chunks, whole=st.none() | st.binary()),
     st.builds(
         Finished,
         reason=printable(20),

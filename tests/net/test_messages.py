@@ -10,14 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crowdgrad.domain.job import MAX_SERVERS
+from crowdgrad.domain.spreading import MAX_CHUNKS, MAX_NEIGHBOURS, MAX_SET_BYTES, Flow
+from crowdgrad.domain.work import MAX_COUNT
 from crowdgrad.errors import CrowdgradError, DataAltered, MessageError, PeerError, TurnedAway, tree
 from crowdgrad.net import messages
 from crowdgrad.net.messages import (
+    MAX_BODY_BYTES,
+    MAX_CHUNKS_NAMED,
     MAX_SHARDS_NAMED,
     MAX_WORDS,
     MESSAGES,
     Exchange,
+    Feed,
+    Have,
     Heartbeat,
+    Holds,
     Join,
     Message,
     Problem,
@@ -58,9 +65,11 @@ def test_every_message_in_the_file_is_listed_with_a_kind_of_its_own() -> None:
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda m: m.__name__)
 def test_every_message_is_one_sentence_one_side_says(message: type[Message]) -> None:
     sentence = message.__doc__ or ""
-    assert sentence.startswith(
-        ("Dialler: ", "Listener: ", "Either: ", "Volunteer: ", "Host: ", "Server: ", "Relay: ")
-    )
+    who, _, said = sentence.partition(": ")
+    assert said
+    assert who.partition(",")[0] in {
+        "Dialler", "Listener", "Either", "Volunteer", "Host", "Server", "Relay"
+    }  # fmt: skip
     assert "\n" not in sentence
     assert sentence.endswith((".", "?"))
 
@@ -93,6 +102,7 @@ def test_a_damaged_message_is_a_message_or_refused(message: Message, data: st.Da
 
 
 JOIN = msgspec.to_builtins(example_of("Join"), builtin_types=(bytes,))
+NEIGHBOUR: dict[str, object] = {"position": 1, "id": "a1", "routes": []}
 WELCOME = {"protocol": (2, 1), "software": "x", "challenge": b"c" * 32}
 NONSENSE = [
     ("Hello", {"protocol": (2, 1), "software": "x", "challenge": b"c" * 31}),
@@ -155,6 +165,37 @@ NONSENSE = [
     ("GoBack", {"version": {"incarnation": 0, "count": 0}, "numbers": {"n" * 65: 1.0}}),
     ("GoBack", {"version": {"incarnation": 0, "count": 0},
                 "numbers": {str(i): 1.0 for i in range(65)}}),
+    ("Shares", {"port": -1}),
+    ("Shares", {"port": 1 << 16}),
+    ("Shares", {"port": 1, "addresses": ["192.0.2.7:1"] * 9}),
+    ("Shares", {"port": 1, "addresses": ["nowhere"]}),
+    ("Neighbours", {"neighbours": [NEIGHBOUR] * (MAX_NEIGHBOURS + 1)}),
+    ("Neighbours", {"order": [1] * (MAX_NEIGHBOURS + 1)}),
+    ("Neighbours", {"neighbours": [NEIGHBOUR | {"position": -1}]}),
+    ("Neighbours", {"neighbours": [NEIGHBOUR | {"routes": ["192.0.2.7:0"]}]}),
+    ("Neighbours", {"neighbours": [NEIGHBOUR | {"routes": ["192.0.2.7:1"] * 9}]}),
+    ("Neighbours", {"shards": [[4, 3]]}),
+    ("Neighbours", {"shards": [[-1, 3]]}),
+    ("Neighbours", {"shards": [[0, 1, 2]]}),
+    ("Neighbours", {"shards": [[0, 1]] * (MAX_SHARDS_NAMED + 1)}),
+    ("Feed", {"until": -1}),
+    ("Feed", {"until": 1 << 63}),
+    ("Feed", {"until": 1, "wants": b"x" * (MAX_SET_BYTES + 1)}),
+    ("Feed", {"until": 1, "urgent": [0] * (MAX_CHUNKS_NAMED + 1)}),
+    ("Feed", {"until": 1, "urgent": [MAX_CHUNKS]}),
+    ("Holds", {"chunks": [-1]}),
+    ("Holds", {"lost": [MAX_CHUNKS]}),
+    ("Holds", {"whole": b"x" * (MAX_SET_BYTES + 1)}),
+    ("Holds", {"flows": [{"position": 1}] * (MAX_CHUNKS_NAMED + 1)}),
+    ("Holds", {"flows": [{"position": 1, "bad": -1}]}),
+    ("Meet", {"job": "", "key": b"k" * 32, "signature": b"s" * 64}),
+    ("Meet", {"job": "digits-1", "key": b"k" * 31, "signature": b"s" * 64}),
+    ("Meet", {"job": "digits-1", "key": b"k" * 32, "signature": b""}),
+    ("Have", {"chunks": [0] * (MAX_CHUNKS_NAMED + 1)}),
+    ("Have", {"lost": [-1]}),
+    ("Have", {"whole": b"x" * (MAX_SET_BYTES + 1)}),
+    ("Unget", {"hash": 5}),
+    ("Lack", {"hash": "0" * 64}),
 ]  # fmt: skip
 
 
@@ -266,7 +307,7 @@ def test_a_jobs_title_and_cause_are_fit_for_a_screen(key: str, text: str) -> Non
 
 SPOKEN = [
     ("Grant", "verdict"), ("Wait", "reason"), ("Wait", "verdict"), ("GiveBack", "reason"),
-    ("Leave", "reason"), ("Finished", "reason"),
+    ("Leave", "reason"), ("Finished", "reason"), ("Lack", "reason"),
 ]  # fmt: skip
 UNFIT = [
     "two\nlines", "a\rb", "\x1b[2Jgone", "tab\there", "nul\0", "\x7f", "\x9b31m",
@@ -370,6 +411,37 @@ def test_words_of_any_length_fit_into_a_problem_and_out_of_it() -> None:
 def test_a_problem_full_of_terminal_commands_is_shown_without_them() -> None:
     said = Problem(code="CG506", message="a\x1b[2J\nb", advice="c\r\x07d")
     assert str(told(said)) == "[CG506] The other side says: a [2J b c d"
+
+
+def test_the_most_that_may_be_said_of_chunks_fits_into_a_body() -> None:
+    named = tuple(range(MAX_CHUNKS - MAX_CHUNKS_NAMED, MAX_CHUNKS))
+    everything = b"\xff" * MAX_SET_BYTES
+    flow = Flow(position=MAX_COUNT - 1, received=MAX_COUNT - 1, wasted=MAX_COUNT - 1, bad=1 << 32)
+    for said in (
+        Feed(until=MAX_COUNT - 1, wants=everything, urgent=named),
+        Have(chunks=named, lost=named, whole=everything),
+        Holds(chunks=named, lost=named, whole=everything, flows=(flow,) * MAX_CHUNKS_NAMED),
+    ):
+        assert len(encode(said)) <= MAX_BODY_BYTES
+        assert decode(said.kind, encode(said)) == said
+
+
+def test_a_host_of_the_last_protocol_says_nothing_of_spreading() -> None:
+    admit = example_of("Admit")
+    content = msgspec.to_builtins(admit, builtin_types=(bytes,))
+    del content["spreading"]
+    assert decode(admit.kind, msgspec.msgpack.encode(content)).spreading is None  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "spreading", [{"plan": "gossip"}, {"plan": "tree", "share": "needed"}, {"mirrors": ["a"] * 9},
+                  {"mirrors": ["\x1b"]}, {"mirrors": ["a" * 501]}, "swarm"],
+)  # fmt: skip
+def test_data_does_not_spread_in_senseless_ways(spreading: object) -> None:
+    admit = example_of("Admit")
+    content = msgspec.to_builtins(admit, builtin_types=(bytes,)) | {"spreading": spreading}
+    with pytest.raises(MessageError, match="Admit"):
+        decode(admit.kind, msgspec.msgpack.encode(content))
 
 
 def test_hashes_travel_as_they_are() -> None:

@@ -25,6 +25,7 @@ from crowdgrad.host.units import Granted, Units
 from crowdgrad.matchmaker.mail import Connection
 from crowdgrad.matchmaker.room import Room
 from crowdgrad.net import rooms
+from crowdgrad.planner import rooms as shard_rooms
 from crowdgrad.planner.leases import LeaseBook
 from crowdgrad.simulator.disk import _Writing
 from crowdgrad.simulator.machine import WatchedFiles
@@ -117,6 +118,20 @@ def leases_never_run_out(patch: pytest.MonkeyPatch) -> None:
 @bug("blame")
 def who_comes_too_late_is_blamed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(updates, "IGNORED", ())
+
+
+@bug("error", recipes=("lanes", "half-precision"))
+def a_room_in_use_is_given_to_another_shard(patch: pytest.MonkeyPatch) -> None:
+    choose = shard_rooms.Rooms._choose
+
+    def careless(self: Any, shard: int) -> shard_rooms.Given:
+        users, self._users = self._users, {}
+        try:
+            return choose(self, shard)
+        finally:
+            self._users = users
+
+    patch.setattr(shard_rooms.Rooms, "_choose", careless)
 
 
 # -- checkpoints ------------------------------------------------------------------------------

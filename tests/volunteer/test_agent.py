@@ -44,7 +44,7 @@ class Shop:
     trainer: Broken
     job: Any = field(default_factory=lambda: SimpleNamespace(title="Digits"))
 
-    async def need(self, *what: object) -> None:
+    async def need(self, *what: object, slot: int) -> None:
         return None
 
     async def compute(self, *what: object) -> talk.Computed:
@@ -184,5 +184,5 @@ def test_an_update_that_was_not_answered_is_sent_again_on_the_next_connection(
     assert run_virtual(main()).asked == [(None, b""), *[(1, b"sums")] * 3]
 
 
-async def _nothing(*what: object) -> None:
+async def _nothing(*what: object, **how: object) -> None:
     return None

@@ -64,6 +64,7 @@ class Shop:
     memory_bytes = data_bytes = exchange_bytes = 1
     missing_walls: tuple[str, ...] = ()
     shards_held = ()
+    takes_turns = False
     spec = PROGRAM
     manifest = small.manifest()[0]
     trainer = SimpleNamespace(engine="nothing", broken=False)
@@ -79,7 +80,7 @@ class Shop:
     async def close(self) -> None:
         return None
 
-    async def need(self, *what: object) -> None:
+    async def need(self, *what: object, slot: int) -> None:
         return None
 
     def state(self, slot: int) -> memoryview:

@@ -17,6 +17,7 @@ from crowdgrad.volunteer.arena import (
     ALIGN,
     LEAST_SHARD_ROOM,
     Arena,
+    Plan,
     Region,
     extend,
     lay_out,
@@ -32,9 +33,16 @@ from tests.disks import shared_memory
     slots=st.integers(1, 9),
     shards=st.dictionaries(st.integers(0, 50), st.integers(1, 50_000), max_size=8),
     coded=st.booleans(),
+    rooms=st.tuples(st.integers(0, 5), st.integers(1, 50_000)),
 )
 def test_regions_do_not_overlap_and_fit(
-    program: int, manifest: int, vector: int, slots: int, shards: dict[int, int], coded: bool
+    program: int,
+    manifest: int,
+    vector: int,
+    slots: int,
+    shards: dict[int, int],
+    coded: bool,
+    rooms: tuple[int, int],
 ) -> None:
     plan = lay_out(
         program_bytes=program,
@@ -44,8 +52,10 @@ def test_regions_do_not_overlap_and_fit(
         slots=slots,
         shard_bytes=list(shards.items()),
         coded_bytes=(vector // 2, vector // 4) if coded else None,
+        rooms=rooms,
     )
     regions = [plan.program, plan.manifest, *plan.shards.values()]
+    regions += [plan.room(number, rooms[1]) for number in range(plan.rooms)]
     regions += [region for slot in plan.slots for region in (slot.state, slot.update)]
     assert all(slot.coded == coded for slot in plan.slots)
     if coded:
@@ -90,6 +100,33 @@ def test_what_is_added_overlaps_nothing_and_fits_or_has_no_room(
     for before, after in pairwise(regions):
         assert before.offset + before.bytes <= after.offset
     assert regions[-1].offset + regions[-1].bytes <= plan.total_bytes
+
+
+@pytest.mark.parametrize(
+    ("number", "size"), [(-1, 1), (3, 1), (1 << 40, 1), (0, -1), (2, 2 * ALIGN + 1), (0, 1 << 62)]
+)
+def test_there_is_no_room_beside_the_rooms(number: int, size: int) -> None:
+    plan = turns()
+    with pytest.raises(ValueError, match=r"room"):
+        plan.room(number, size)
+    assert plan.room(2, 2 * ALIGN).offset + 2 * ALIGN == plan.window.offset + plan.window.bytes
+
+
+def test_where_shards_take_turns_more_of_them_need_no_more_room() -> None:
+    plan = turns(room=(1000, 0))
+    grown = extend(plan, 900, [(4, 2 * ALIGN), (5, 10)])
+    assert grown is not None
+    assert (grown.shards, grown.window, grown.rooms) == ({}, plan.window, 3)
+    assert grown.manifest.bytes == 900
+    assert extend(plan, 1001, [(4, 10)]) is None, "its list needs room"
+    assert extend(plan, 900, [(4, 2 * ALIGN + 1)]) is None, "it is larger than a room"
+
+
+def turns(room: tuple[int, int] = (0, 0)) -> Plan:
+    return lay_out(
+        program_bytes=10, manifest_bytes=100, state_bytes=40, update_bytes=40, slots=2,
+        shard_bytes=[], room=room, rooms=(3, ALIGN + 1),
+    )  # fmt: skip
 
 
 def test_room_for_growth_is_as_much_again_but_never_much_of_what_is_left() -> None:

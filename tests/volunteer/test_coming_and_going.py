@@ -43,6 +43,7 @@ class Shop:
     memory_bytes = data_bytes = exchange_bytes = 1
     missing_walls = ()
     shards_held = ()
+    takes_turns = False
     spec = PROGRAM
     manifest = small.manifest()[0]
     job = BARE.job

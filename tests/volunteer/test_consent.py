@@ -185,6 +185,13 @@ def test_everything_is_said_at_80_columns() -> None:
     assert "do not hold" not in text
 
 
+def test_data_that_may_have_to_come_again_is_said() -> None:
+    kept = "12 MB once, then 640 kB back"
+    again = "12 MB once, and again what the disk may not keep of it, then 640 kB back"
+    assert kept in " ".join(" ".join(lines(REQUEST)).split())
+    assert again in " ".join(" ".join(lines(replace(REQUEST, again=True))).split())
+
+
 def test_what_does_not_hold_here_is_said() -> None:
     text = " ".join(lines(replace(REQUEST, walls=("no network namespace", "no Landlock"))))
     assert "do not hold: no network namespace; no Landlock." in " ".join(text.split())

@@ -26,9 +26,9 @@ from crowdgrad.numerics.vectors import Vector, as_vector
 from crowdgrad.program.artifact import encode
 from crowdgrad.program.engines.replica import held_bytes
 from crowdgrad.volunteer import talk
-from crowdgrad.volunteer.arena import Arena, lay_out
+from crowdgrad.volunteer.arena import Arena, Region, lay_out
+from crowdgrad.volunteer.layout import coded_bytes
 from crowdgrad.volunteer.trainer_link import MAX_DEATHS, START_S, TrainerLink
-from crowdgrad.volunteer.workshop import coded_bytes
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +106,32 @@ def test_a_unit_in_an_update_out(captured: Captured) -> None:
         again = await link.compute(ask())
         assert again.loss == done.loss, "a unit is a function of the batch, not of who computes it"
         assert (as_vector(slot.update.of(arena.memory)) == update).all()
+
+    with_trainer(captured.program, scenario)
+
+
+@pytest.mark.parametrize("room", [-1, 2, 1 << 40])
+def test_a_room_there_is_not_is_never_read(captured: Captured, room: int) -> None:
+    async def scenario(arena: Arena, link: TrainerLink) -> None:
+        plan, setup = link._setup.plan, link._setup
+        shard = plan.shards[0]
+        as_vector(plan.slots[0].state.of(arena.memory))[:] = captured.state
+        wanted = await link.compute(ask())
+        await link.close()
+        for size, there in [(shard.bytes, True), (shard.bytes - 1, False)]:
+            turns = replace(
+                plan, shards={}, rooms=2, window=Region(offset=shard.offset, bytes=2 * size)
+            )
+            other = TrainerLink(arena, msgspec.structs.replace(setup, plan=turns))
+            with pytest.raises(ComputeError, match=f"no room {room}"):
+                await other.compute(ask(room=room))
+            if there:
+                assert (await other.compute(ask(room=0))).loss == wanted.loss
+            else:
+                with pytest.raises(ComputeError, match="are not in a room of"):
+                    await other.compute(ask(room=0))
+            assert other.deaths == 0
+            await other.close()
 
     with_trainer(captured.program, scenario)
 

@@ -221,7 +221,7 @@ def test_one_hash_with_two_sizes_is_altered_data() -> None:
         talking = Conversation(near)
         listening = asyncio.create_task(talking.run(beat_s=1, silence_s=10))
         needed = asyncio.create_task(
-            shop.need(0, Direct(talking.get, MemoryChunks()), lambda *_: None)
+            shop.need(0, Direct(talking.get, MemoryChunks()), lambda *_: None, slot=0)
         )
         message, _ = await far.receive()
         assert isinstance(message, Get)

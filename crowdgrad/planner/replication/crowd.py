@@ -93,7 +93,7 @@ class Crowd:
         self._jitter = jitter
         for member in self._members.values():
             guest = member.guest
-            guest.wants = grown(guest.wants, self.chunks)
+            guest.wants = grown(guest.wants, self.chunks) | mask_of(guest.urgent, self.chunks)
             guest.holds = grown(member.said, self.chunks)[: self.chunks]
             if guest.carries is not None:
                 guest.carries = grown(guest.carries, self.chunks)

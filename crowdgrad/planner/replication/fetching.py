@@ -179,7 +179,9 @@ class Fetching:
 
     def coming(self, node: Node, chunk: int, now: float) -> None:
         """It sends this of its own accord: nobody else needs to be asked for it."""
-        neighbour = self._neighbours[node]
+        neighbour = self._neighbours.get(node)
+        if neighbour is None or chunk >= self.chunks or self.began(node, chunk, now):
+            return
         if chunk not in neighbour.under_way:
             neighbour.under_way[chunk] = now
             self._asked[chunk] += 1

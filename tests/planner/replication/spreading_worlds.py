@@ -12,9 +12,10 @@ from crowdgrad.planner.replication.masks import numbers_of
 from crowdgrad.planner.replication.plans import HOST, Node, Plan
 from crowdgrad.planner.replication.rounds import Rounds, one_to_all
 from crowdgrad.planner.replication.swarm import Swarm
-from crowdgrad.planner.replication.tree import Tree, parent
+from crowdgrad.planner.replication.tree import parent
+from crowdgrad.replication import PLANS as BY_NAME
 
-PLANS: tuple[Plan, ...] = (Swarm(), Tree(), Tree(pipelined=True))
+PLANS: tuple[Plan, ...] = tuple(BY_NAME.values())
 PATIENCE = 200
 """Rounds for what the plans wait for before a host helps out."""
 

@@ -31,7 +31,7 @@ from tests.planner.replication.spreading_worlds import (
 )
 
 quick = settings(max_examples=60, deadline=None)
-thorough = settings(max_examples=1500, deadline=None)
+thorough = settings(max_examples=600, deadline=None)
 every_plan = pytest.mark.parametrize("plan", PLANS, ids=lambda plan: plan.name)
 
 
@@ -121,7 +121,7 @@ def test_the_fewer_can_be_dialled_the_more_the_host_sends_and_trees_more_still(
         assert life.rounds.round < one_to_all(12, 48), "the others help"
         copies[plan.name] = life.host_copies
     assert copies["swarm"] < min(copies["tree"], copies["pipelined"])
-    assert (copies["swarm"] <= 1.1) == (dialled == 6), "one uplink does not feed eleven"
+    assert (copies["swarm"] <= 1.1) == (dialled > 1), "one uplink does not feed eleven"
 
 
 # -- in how many rounds ---------------------------------------------------------------------------

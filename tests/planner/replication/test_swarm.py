@@ -129,6 +129,7 @@ def test_only_who_can_are_joined(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @settings(max_examples=400, deadline=None)
 @given(st.lists(st.sets(st.integers(1, 400), max_size=300), min_size=1, max_size=6))
 def test_large_crowds_stay_joined(times: list[set[Node]]) -> None:
