@@ -23,6 +23,7 @@ from typing import cast
 
 from crowdgrad.domain.routes import spelled
 from crowdgrad.errors import FrameError, PeerError
+from crowdgrad.net.addresses import is_loopback
 from crowdgrad.net.framing import Sink, pack
 from crowdgrad.net.messages import MAX_BODY_BYTES, Heartbeat, Message, problem
 from crowdgrad.net.throttle import Throttle
@@ -45,6 +46,8 @@ SMALL_BYTES = 512 << 10
 """What is left of a payload is read in one go from here on."""
 LAYERED_PART_BYTES = 256 << 10
 """What a layer is given at once: it stays in the processor's cache between its passes."""
+UNSENT_BYTES = 128 << 10
+"""What the system may hold of a connection to another machine that it has not sent yet."""
 AGREEING_S = 10.0
 """How long a dialler may take to agree on a layer."""
 MOST_ANSWERS_BYTES = 1 << 20
@@ -339,6 +342,8 @@ class TcpConnection(asyncio.BufferedProtocol):
         sock = transport.get_extra_info("socket")
         if sock is not None:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if not is_loopback(str(sock.getpeername()[0])):
+                _keep_little_unsent(sock)
             up, down = self._caps
             bound_buffers(sock, up=up, down=down)
         if self._choose is not None:
@@ -508,6 +513,13 @@ def _scratch(loop: asyncio.AbstractEventLoop) -> memoryview:
     if found is None:
         found = _SCRATCH[loop] = memoryview(bytearray(READ_BYTES))
     return found
+
+
+def _keep_little_unsent(sock: socket.socket) -> None:
+    """What has left our hands should be on its way, not in the system's buffers: megabytes would
+    fit there, before whatever is said next, and `send` would say that all is sent."""
+    if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
 
 
 def _readable(name: object) -> str:

@@ -35,7 +35,9 @@ ASKS_ALONE = 4
 """Asks not begun at a neighbour that is the only one."""
 MOST_BAD = 3
 SLOW_S = 0.5
-"""An ask that was not begun for so long may be made elsewhere, too."""
+"""Towards the end, an ask that was not begun for so long may be made elsewhere, too."""
+STUCK_S = 5.0
+"""… and before that, when whoever was asked had time for many others."""
 DEAD_S = 20.0
 """… and one that is under way for so long."""
 MOST_ASKS = 64
@@ -266,7 +268,8 @@ class Fetching:
 
     def _once_more(self, lacking: Mask, now: float) -> list[Ask]:
         """The end-game: idle neighbours are asked for what others are slow with."""
-        late = self._late(lacking, now)
+        end_game = not (lacking & (self._asked == 0)).any()
+        late = self._late(lacking, now, SLOW_S if end_game else STUCK_S)
         asks = []
         for node in self._able() if late else ():
             neighbour = self._neighbours[node]
@@ -278,11 +281,11 @@ class Fetching:
                 asks.append(self._note(node, chunk, "another is slow with it", now))
         return asks
 
-    def _late(self, lacking: Mask, now: float) -> list[int]:
+    def _late(self, lacking: Mask, now: float, slow_s: float) -> list[int]:
         """Chunks asked for that do not come, the longest first."""
         since: dict[int, float] = {}
         for neighbour in self._neighbours.values():
-            since.update((n, at) for n, at in neighbour.asked.items() if now - at >= SLOW_S)
+            since.update((n, at) for n, at in neighbour.asked.items() if now - at >= slow_s)
             since.update((n, at) for n, at in neighbour.under_way.items() if now - at >= DEAD_S)
         late = [c for c in since if lacking[c] and self._asked[c] < MOST_TWICE]
         return sorted(late, key=lambda chunk: since[chunk])

@@ -1,12 +1,18 @@
 """How many uploads a link takes at once.
 
 One after the other is best: whoever gets a chunk whole can pass it on, and eight that come at an
-eighth of the speed could not. But a receiver may be slower than our link. So an upload that takes
-much longer than such a one has taken lately does not count, and another one is begun beside it.
+eighth of the speed could not. But a receiver may be slower than our link. So where all uploads
+under way take much longer than the link's speed of late lets expect, another one is begun.
+
+That speed is the median of a few, each from the end of one upload to the end of the next: the first
+chunks only fill the system's buffers, and seem to leave in no time.
 """
 
 from __future__ import annotations
 
+import math
+import statistics
+from collections import deque
 from dataclasses import dataclass
 
 MOST = 8
@@ -16,8 +22,8 @@ AT_FIRST = 2
 SLOW = 2.0
 """So many times as long as expected is slow."""
 LEAST_S = 0.02
-FADES = 0.95
-"""What the best speed is believed to be falls so much with every upload that is slower."""
+REMEMBERED = 9
+"""Speeds of which the median counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +35,9 @@ class _Active:
 class Lanes:
     def __init__(self) -> None:
         self._active: dict[int, _Active] = {}
-        self._best: float | None = None
+        self._speeds: deque[float] = deque(maxlen=REMEMBERED)
         """Bytes a second."""
+        self._ended = -math.inf
         self._number = 0
 
     @property
@@ -46,18 +53,19 @@ class Lanes:
     def end(self, now: float, number: int, *, sent: bool) -> None:
         upload = self._active.pop(number)
         if sent:
-            speed = upload.bytes / max(now - upload.began, LEAST_S)
-            self._best = max(speed, FADES * self._best) if self._best is not None else speed
+            since = max(upload.began, self._ended)
+            self._speeds.append(upload.bytes / max(now - since, LEAST_S))
+            self._ended = now
 
     def another(self, now: float) -> tuple[bool, float | None]:
         """Whether to begin one more now; if not, when to ask again at the latest."""
         if len(self._active) >= MOST:
             return False, None
-        if self._best is None:
+        if not self._speeds:
             return len(self._active) < AT_FIRST, None
+        patience = SLOW * len(self._active) / statistics.median(self._speeds)
         late = [
-            upload.began + max(LEAST_S, SLOW * upload.bytes / self._best)
-            for upload in self._active.values()
+            upload.began + max(LEAST_S, patience * upload.bytes) for upload in self._active.values()
         ]
         if all(at <= now for at in late):
             return True, None
