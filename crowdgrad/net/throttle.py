@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import math
 
-BURST_S = 0.1
-"""How many seconds' worth may be saved up: enough to make good a late timer, little over a few
-seconds."""
+BURST_S = 0.15
+"""How many seconds' worth may be saved up: enough to make good a late timer, and with a part still
+less than 5 % of five seconds."""
 PART_S = 0.05
-LEAST_PART_BYTES = 16 << 10
+LEAST_PART_BYTES = 8 << 10
+"""Half a record of TLS."""
 MEGABIT_BYTES = 1e6 / 8
 _NEARLY_NOTHING = 0.5
 """Of a byte. What is owed after a wait that was exact but for rounding."""

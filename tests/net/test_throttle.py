@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crowdgrad.net.throttle import LEAST_PART_BYTES, PART_S, Throttle, of_mbps
+from crowdgrad.net.throttle import BURST_S, LEAST_PART_BYTES, PART_S, Throttle, of_mbps
 
 rates = st.floats(1e3, 1e9)
 bursts = st.floats(0.01, 1.0)
@@ -98,7 +98,7 @@ def test_a_rate_may_change_at_any_time(steps: list[tuple[float, int, float | Non
         now += gap
         if rate is not None:
             allowed += rate * gap
-            largest_burst = max(largest_burst, rate * 0.1)
+            largest_burst = max(largest_burst, rate * BURST_S)
             if not throttle.wait_s(now):
                 throttle.take(now, part)
                 passed, largest_part = passed + part, max(largest_part, part)

@@ -56,8 +56,8 @@ class Connection(Protocol):
 
     @property
     def paused(self) -> bool:
-        """Whether we have stopped reading because frames are waiting, or a payload has no room
-        yet: silence is our own doing."""
+        """Whether we have stopped reading because frames are waiting, a payload has no room yet, or
+        a cap wants it: silence is our own doing."""
         ...
 
     def set_sink(self, sink: Sink) -> None:

@@ -20,11 +20,11 @@ TURN_S = 0.001
 once."""
 LOOK_AGAIN_S = 0.25
 """The rate may change while somebody waits."""
-BUFFER_S = 0.25
+BUFFER_S, LEAST_BUFFER_S = 0.25, 0.08
+"""What a socket's buffer should hold, and what it must: a way there and back takes so long."""
 LEAST_BUFFER_BYTES = 64 << 10
 MOST_BUFFER_BYTES = 212_992
-"""Systems give no more than this to whoever asks, and then no longer find out by themselves what a
-fast link needs: above it they are left to it."""
+"""Linux gives no more to whoever asks, unless told otherwise."""
 
 
 class Pace:
@@ -113,12 +113,15 @@ def _line_of(throttle: Throttle, loop: asyncio.AbstractEventLoop) -> _Line:
 
 
 def bound_buffers(sock: socket.socket, *, up: Throttle | None, down: Throttle | None) -> None:
-    """Let the system hold no more than a moment's worth, so that the wire is slowed, too."""
+    """Let the system hold no more than a moment's worth, so that the wire is slowed, too.
+
+    Where a moment's worth is more than it would give it is left to itself: asked for less, a
+    distant host could never send as fast as the cap allows.
+    """
     for option, throttle in ((socket.SO_SNDBUF, up), (socket.SO_RCVBUF, down)):
         rate = throttle.bytes_per_s if throttle is not None else None
-        if not rate:  # without a cap, or one for the time being
+        if not rate or rate * LEAST_BUFFER_S > MOST_BUFFER_BYTES:
             continue
-        size = max(LEAST_BUFFER_BYTES, int(rate * BUFFER_S))
-        if size <= MOST_BUFFER_BYTES:
-            with contextlib.suppress(OSError):  # then it has its own
-                sock.setsockopt(socket.SOL_SOCKET, option, size)
+        size = min(max(LEAST_BUFFER_BYTES, int(rate * BUFFER_S)), MOST_BUFFER_BYTES)
+        with contextlib.suppress(OSError):  # then it has its own
+            sock.setsockopt(socket.SOL_SOCKET, option, size)
