@@ -10,15 +10,18 @@ from __future__ import annotations
 import asyncio
 import shutil
 import subprocess
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
 from typing import Literal
 
+from crowdgrad.replication.sharing import Manner
 from crowdgrad.settings import child_environment
 
 Reading = Literal["unknown", "yes", "no", "guess yes", "guess no"]
 Said = Literal["auto", "yes", "no"]
 
 ASK_S = 2.0
+LOOK_S = 30.0
+"""A laptop may be carried from one network to another."""
 MOST_ANSWER = 64 << 10
 READINGS: tuple[Reading, ...] = ("unknown", "yes", "no", "guess yes", "guess no")
 """In NetworkManager's own order: its numbers 0 to 4."""
@@ -33,16 +36,6 @@ _BUS = (
 )  # fmt: skip
 _DEVICES = ("-t", "-f", "GENERAL.DEVICE,GENERAL.STATE,GENERAL.METERED", "device", "show")
 _CONNECTED = "100"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manner:
-    """How a volunteer uses its network."""
-
-    gives: bool
-    """Whether it passes on to others what it has."""
-    background: bool
-    """Whether it fetches what no unit needs yet."""
 
 
 def manners(reading: Reading, said: Said, paused: bool) -> tuple[Manner, str]:
@@ -62,6 +55,43 @@ def metered(said: Said, reading: Reading) -> tuple[bool, str]:
     guess = "guesses" if reading.startswith("guess") else "says"
     costs = reading in ("yes", "guess yes")
     return costs, f"NetworkManager {guess} that this network is {'' if costs else 'not '}metered"
+
+
+def said_of(setting: str) -> Said:
+    """The setting, which was looked at when it was read."""
+    assert setting in ("auto", "yes", "no"), setting
+    return setting  # type: ignore[return-value]
+
+
+class Manners:
+    """How this machine uses its network by now: asked by whoever exchanges data with others."""
+
+    def __init__(
+        self, said: Said, note: Callable[[str], None], read: Callable[[], Awaitable[Reading]]
+    ) -> None:
+        """`note` hears when it becomes otherwise, and why."""
+        self._said = said
+        self._note = note
+        self._read = read
+        self._reading: Reading = "unknown"
+        self.paused = False
+        """Whether this machine rests."""
+        self._before = self()
+
+    def __call__(self) -> Manner:
+        return manners(self._reading, self._said, self.paused)[0]
+
+    async def run(self) -> None:
+        """Look again and again, until cancelled."""
+        while True:
+            if self._said == "auto":
+                self._reading = await self._read()
+            manner, why = manners(self._reading, self._said, self.paused)
+            if manner != self._before:
+                self._before = manner
+                what = "is" if manner.gives else "is not"
+                self._note(f"Data {what} passed on to other volunteers: {why}.")
+            await asyncio.sleep(LOOK_S)
 
 
 async def read() -> Reading:

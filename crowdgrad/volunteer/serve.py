@@ -25,7 +25,7 @@ from crowdgrad.errors import (
     TargetError,
     Unreachable,
 )
-from crowdgrad.net import identity, lan, web
+from crowdgrad.net import identity, lan, throttle, web
 from crowdgrad.net.dialling import Dialler
 from crowdgrad.net.matchmaker import Match, VolunteerPresence, wait_for_job
 from crowdgrad.net.nearby import Nearby
@@ -34,7 +34,7 @@ from crowdgrad.net.transport import secure
 from crowdgrad.net.transport.base import Listener, OnConnection
 from crowdgrad.replication.store import ChunkStore
 from crowdgrad.settings import Settings
-from crowdgrad.volunteer import neighbours, reachable, speed, tally, target, wishes
+from crowdgrad.volunteer import metered, neighbours, reachable, speed, tally, target, wishes
 from crowdgrad.volunteer.agent import Agent, Outcome
 from crowdgrad.volunteer.consent import Ask, Owner
 from crowdgrad.volunteer.countersigning import Countersigning
@@ -42,6 +42,7 @@ from crowdgrad.volunteer.events import Event, Watch
 from crowdgrad.volunteer.hosts import KnownHosts, Refusals, fingerprint, fingerprints
 from crowdgrad.volunteer.journal import Journal
 from crowdgrad.volunteer.matched import OF_ONE_JOB, ended, one_after_another
+from crowdgrad.volunteer.metered import Manners
 from crowdgrad.volunteer.probe import describe, machine, utc_offset_s
 from crowdgrad.volunteer.resting import FAREWELL, OVER, Resting, in_own_time
 from crowdgrad.volunteer.sharing import Sharing
@@ -101,7 +102,9 @@ async def work(
     watch = journal.watch(watch)
     visits = Visits(_owner(options, settings, ask), journal, outcomes, only=wants.hosts)
     counted = tally.Tally(None if options.guest else settings.home / tally.NAME, time.monotonic)
-    agent = _agent(options, settings, key, visits, counted, watch)
+    said = metered.said_of(settings.metered)
+    manner = Manners(said, lambda text: watch(Event(kind="note", text=text)), metered.read)
+    agent = _agent(options, settings, key, visits, counted, watch, manner)
     if goal.routes:
         where = Whereabouts(routes=goal.routes, key=goal.key, job=goal.job or "")
         jobs = visits.pay(agent, where)
@@ -123,14 +126,20 @@ async def work(
             jobs = _nearby_first(agent, visits, searching, watch, jobs)
     me = agent.volunteer
     journal.write("start", f"{me.software} lends this machine as {me.name} (key {me.id}).")
+    looking = asyncio.create_task(manner.run())
     try:
         await _until_stopped(jobs, agent, stop)
     finally:
+        looking.cancel()
         journal.write("stop", "It lends this machine no more.")
 
 
 def _sharing(
-    options: Options, settings: Settings, key: identity.Identity, connect: Dialler
+    options: Options,
+    settings: Settings,
+    key: identity.Identity,
+    connect: Dialler,
+    manner: Manners,
 ) -> Sharing | None:
     """None: data comes from the host alone, as to the host's own worker."""
     if options.token or settings.share == "no":
@@ -138,7 +147,15 @@ def _sharing(
     always = settings.encrypt == "always"
 
     async def listen(answer: OnConnection) -> Listener:
-        return await secure.listen(everywhere(), settings.share_port, answer, key, always=always)
+        return await secure.listen(
+            everywhere(),
+            settings.share_port,
+            answer,
+            key,
+            always=always,
+            up=connect.up,
+            down=connect.down,
+        )
 
     return Sharing(
         key=key,
@@ -147,6 +164,7 @@ def _sharing(
         random01=random.random,
         listen=listen if settings.share == "listen" else None,
         places=lan.networks,
+        manner=manner,
         quota_bytes=settings.cache_mb << 20,
     )
 
@@ -158,14 +176,20 @@ def _agent(
     visits: Visits,
     counted: tally.Tally,
     watch: Watch,
+    manner: Manners,
 ) -> Agent:
-    connect = Dialler(key=key, always=settings.encrypt == "always")
+    connect = Dialler(
+        key=key,
+        always=settings.encrypt == "always",
+        up=throttle.of_mbps(settings.most_upload_mbps),
+        down=throttle.of_mbps(settings.most_download_mbps),
+    )
     return Agent(
         identity=key,
         volunteer=describe(key, settings.name, own_model=options.trusted is not None),
         chunks=ChunkStore(settings.home / "chunks", settings.cache_mb << 20),
         connect=connect,
-        sharing=_sharing(options, settings, key, connect),
+        sharing=_sharing(options, settings, key, connect, manner),
         watch=watch,
         random01=random.random,
         reconnect_s=settings.reconnect_s,

@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crowdgrad.replication.sharing import Manner
 from crowdgrad.settings import METERED
 from crowdgrad.volunteer import metered
-from crowdgrad.volunteer.metered import READINGS, Manner, Reading, of_bus, of_devices
+from crowdgrad.volunteer.metered import READINGS, Manners, Reading, of_bus, of_devices
+from tests.virtual_time import run_virtual
 
 # As `busctl get-property … Metered` and `nmcli -t -f … device show` write it.
 BUS: dict[str, Reading] = {
@@ -148,3 +150,27 @@ def test_manners(reading: Reading, said: metered.Said, paused: bool) -> None:
     costs = said == "yes" or (said == "auto" and reading in ("yes", "guess yes"))
     assert manner == Manner(gives=not costs, background=not costs)
     assert why == metered.metered(said, reading)[1]
+
+
+def test_who_is_carried_to_another_network_behaves_otherwise_and_says_why() -> None:
+    readings: list[Reading] = ["no", "yes", "yes", "no"]
+    said: list[str] = []
+
+    async def read() -> Reading:
+        return readings.pop(0)
+
+    async def story() -> list[bool]:
+        manner = Manners("auto", said.append, read)
+        task = asyncio.create_task(manner.run())
+        gives = []
+        for _ in range(4):
+            await asyncio.sleep(metered.LOOK_S / 2)
+            gives.append(manner().gives)
+            await asyncio.sleep(metered.LOOK_S / 2)
+        manner.paused = True
+        gives.append(manner().gives)
+        task.cancel()
+        return gives
+
+    assert run_virtual(story()) == [True, False, False, True, False]
+    assert [words.partition(" passed")[0] for words in said] == ["Data is not", "Data is"]

@@ -1,11 +1,11 @@
-"""One upload after the other, and more only beside those that are slow."""
+"""A few uploads at once, and more only beside those that are slow."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crowdgrad.planner.replication.uploads import AT_FIRST, LEAST_S, MOST, SLOW, Lanes
+from crowdgrad.planner.replication.uploads import LEAST_S, MOST, REMEMBERED, SLOW, USUAL, Lanes
 
 MB = 1_000_000
 
@@ -17,37 +17,55 @@ def measured() -> Lanes:
     return lanes
 
 
-def test_a_few_at_once_while_nobody_knows_how_fast_the_link_is() -> None:
+def filled(lanes: Lanes, now: float, size: int = MB) -> list[int]:
+    """As many as there always may be."""
+    numbers = []
+    for _ in range(USUAL):
+        assert lanes.another(now) == (True, None)
+        numbers.append(lanes.begin(now, size))
+    return numbers
+
+
+def test_a_few_at_once_and_no_more_while_nobody_knows_how_fast_the_link_is() -> None:
     lanes = Lanes()
-    for _ in range(AT_FIRST):
-        assert lanes.another(0.0) == (True, None)
-        lanes.begin(0.0, MB)
+    filled(lanes, 0.0)
     assert lanes.another(99.0) == (False, None)
-    assert lanes.active == AT_FIRST
+    assert lanes.active == USUAL
 
 
-def test_one_after_the_other_and_one_more_beside_a_slow_one() -> None:
+def test_one_more_where_all_are_slow() -> None:
     lanes = measured()
-    assert lanes.another(1.0) == (True, None)
-    first = lanes.begin(1.0, MB)
-    assert lanes.another(1.0) == (False, 1.0 + SLOW)
-    assert lanes.another(1.0 + SLOW) == (True, None)
-    lanes.begin(3.0, MB)
-    assert lanes.another(3.0) == (False, 3.0 + SLOW), "the new one has its time, too"
-    lanes.end(4.0, first, sent=False)
-    assert lanes.another(4.0) == (False, 3.0 + SLOW)
+    first, *_ = filled(lanes, 1.0)
+    slow = 1.0 + SLOW * USUAL
+    assert lanes.another(1.0) == (False, slow)
+    assert lanes.another(slow) == (True, None)
+    lanes.begin(slow, MB)
+    due = slow + SLOW * (USUAL + 1)
+    assert lanes.another(slow) == (False, due), "the new one has its time, too"
+    lanes.end(slow, first, sent=False)
+    assert lanes.another(slow) == (False, slow + SLOW * USUAL), "fewer share the link"
+
+
+def test_the_first_chunks_that_only_fill_buffers_are_soon_forgotten() -> None:
+    lanes, now = Lanes(), 0.0
+    for took in (0.0, 0.0, *[1.0] * REMEMBERED):
+        number = lanes.begin(now, MB)
+        now += took
+        lanes.end(now, number, sent=True)
+    filled(lanes, now)
+    assert lanes.another(now) == (False, now + SLOW * USUAL)
 
 
 def test_what_was_not_sent_says_nothing_of_the_link() -> None:
     lanes = Lanes()
     lanes.end(0.0, lanes.begin(0.0, MB), sent=False)
-    lanes.begin(0.0, MB)
-    assert lanes.another(0.0) == (True, None), "nobody knows yet"
+    filled(lanes, 0.0)
+    assert lanes.another(99.0) == (False, None), "nobody knows yet"
 
 
 def test_a_chunk_of_no_size_has_a_moment() -> None:
     lanes = measured()
-    lanes.begin(2.0, 0)
+    filled(lanes, 2.0, size=0)
     assert lanes.another(2.0) == (False, 2.0 + LEAST_S)
 
 
