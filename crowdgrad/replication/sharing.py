@@ -110,7 +110,9 @@ class Sharer:
         self._served: dict[Node, int] = {}
         self._fed = 0
         self._said = Feed(until=0)
-        self._said_wants = b""
+        self._said_wants = self._wants = b""
+        self._to_have = empty(len(self._numbering))
+        """What the host wants us to have, as far as there is room."""
         self._news: dict[int, bool] = {}
         """Chunks of which the host is to be told: whether they are here."""
         self._manner = terms.manner()
@@ -152,6 +154,7 @@ class Sharer:
         self._numbering.grow(manifest)
         self._fetching.grow(self._jitter())
         self._mirrors.grew()
+        self._to_have = self._within_quota()
         self._want()
 
     @property
@@ -213,6 +216,7 @@ class Sharer:
         near = {neighbour.position for neighbour in links.neighbours}
         for node in set(self._peers) - near:
             self._peers[node].connection.close()
+        self._to_have = self._within_quota()
         self._want()
         self.changed()
 
@@ -349,10 +353,11 @@ class Sharer:
         self._hand_over(number, data)
 
     def _hand_over(self, number: int, data: bytes) -> None:
-        for future in self._waiting.pop(number, ()):
-            if not future.done():
-                future.set_result(data)
-        self._want()
+        if number in self._waiting:
+            for future in self._waiting.pop(number):
+                if not future.done():
+                    future.set_result(data)
+            self._want()
 
     def _was_bad(self, node: Node, number: int) -> None:
         name = self._numbering.names[number]
@@ -421,11 +426,12 @@ class Sharer:
         """What units wait for, and what the host wants us to have, as far as there is room."""
         fetching = self._fetching
         fetching.urgent = frozenset(self._waiting)
-        wanted = empty(len(self._numbering))
         if self._manner.background and not self._full:
-            wanted = self._within_quota()
-        wanted[list(self._waiting)] = True
-        fetching.wanted = wanted
+            fetching.wanted = self._to_have.copy()
+        else:
+            fetching.wanted = empty(len(self._numbering))
+        fetching.wanted[list(self._waiting)] = True
+        self._wants = to_bytes(fetching.wanted)
         self._wake.set()
 
     def _within_quota(self) -> Mask:
@@ -483,7 +489,7 @@ class Sharer:
 
     def _feed(self) -> None:
         """Tell the host what we want and how much of it may come, where that has changed."""
-        wants = to_bytes(self._fetching.wanted)
+        wants = self._wants
         until = self._said.until  # what was granted is not taken back: it may be on its way
         if self._fetching.lacking.any():
             until = max(until, self._fed + (FED_AHEAD if self._peers else FED_ALONE))
