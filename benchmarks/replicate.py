@@ -32,8 +32,9 @@ neighbour_kB              what a neighbour costs before a chunk has passed
 goodput_MBps              B
 paper_…_s                 1,000 nodes, 1 GB, 100 MB/s, computed in rounds of 64 chunks
 
-Needs root, for network namespaces. `--quick`: the swarm of 15 with and without churn, once each;
-other parts with `--only`.
+The keyed figures and pairs are medians of three, the others of one run each. Needs root, for
+network namespaces. `--quick`: the swarm of 15 with and without churn, once each; other parts with
+`--only`.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ class Bench:
             last = volunteers == MOST
             found = [
                 self._spread("swarm", volunteers, late=last and number == 0)
-                for number in range(self._repeats)
+                for number in range(self._repeats if last else 1)
             ]
             self._note("swarm", volunteers, [went.spreading.seconds for went in found])
             copies = [went.spreading.source_sent / self._data.bytes for went in found]
@@ -146,7 +147,7 @@ class Bench:
         self.report.add("swarm_vs_bound_15_churn", [value / self._bound(MOST) for value in found])
 
     def liars(self) -> None:
-        found = [self._spread("swarm", MOST, liars=LIARS) for _ in range(self._repeats)]
+        found = [self._spread("swarm", MOST, liars=LIARS)]
         seconds = [went.spreading.seconds / self._bound(MOST) for went in found]
         self.report.add("liars_vs_bound_15", seconds)
         needed = self._data.bytes * (MOST - LIARS)
@@ -173,17 +174,14 @@ class Bench:
 
     def _torrents_of(self, volunteers: int, torrent: Path) -> None:
         best: dict[str, float] = {}
-        repeats = self._repeats if volunteers == MOST else 1
         for role in ROLES:
-            found = []
-            for _ in range(repeats):
-                self._runs += 1
-                spreading = torrent_spread(
-                    role, self._shaped[: volunteers + 1], self._data.file, torrent,
-                    self._folder / f"run-{self._runs}",
-                    chunks=self._chunks, limit_s=60 + 4 * PATIENCE * self._copy_s,
-                )  # fmt: skip
-                found.append(spreading)
+            self._runs += 1
+            spreading = torrent_spread(
+                role, self._shaped[: volunteers + 1], self._data.file, torrent,
+                self._folder / f"run-{self._runs}",
+                chunks=self._chunks, limit_s=60 + 4 * PATIENCE * self._copy_s,
+            )  # fmt: skip
+            found = [spreading]
             took = [one.seconds for one in found]
             self._note(f"libtorrent_{role}", volunteers, took)
             del self.drawn.ratios[f"libtorrent_{role}"]
