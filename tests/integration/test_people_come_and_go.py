@@ -50,6 +50,7 @@ def test_a_job_trains_without_any_volunteer(
         "model.safetensors",
         "report.html",
         "resume",
+        "swarm.json",
         "tensorboard",
         "logs",
     }
