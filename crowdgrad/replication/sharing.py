@@ -12,36 +12,31 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from crowdgrad.domain.data import ChunkHash, Manifest
-from crowdgrad.domain.spreading import Flow, Share
-from crowdgrad.errors import DataAltered, DiskFull, PeerError
-from crowdgrad.net.messages import Blob, Feed, Have, Holds, Lack, Neighbours, Shares
+from crowdgrad.domain.spreading import Share
+from crowdgrad.errors import CannotWrite, DataAltered, DiskFull, PeerError
+from crowdgrad.net.messages import Blob, Have, Holds, Lack, Neighbours, Shares
 from crowdgrad.net.transport.base import Connection
 from crowdgrad.planner.replication.fetching import Fetching
 from crowdgrad.planner.replication.masks import Mask, Numbers, empty, numbers_of, to_bytes
 from crowdgrad.planner.replication.plans import HOST, Asked, Node, Plan, Queue
 from crowdgrad.replication.base import Chunks
 from crowdgrad.replication.given import Given
+from crowdgrad.replication.host_link import HostLink
 from crowdgrad.replication.mirrors import Mirror
 from crowdgrad.replication.mirrors.asking import Mirrors
 from crowdgrad.replication.numbering import Numbering
-from crowdgrad.replication.outbox import Outbox
 from crowdgrad.replication.peer import Peer
 from crowdgrad.replication.supply import altered
 from crowdgrad.replication.uploading import Upload, Uploading
 
-REPORT_S = 0.25
 THINK_S = 0.25
 """How often it is looked at what is late, when nothing happens."""
-FED_AHEAD, FED_ALONE = 2, 4
-"""Chunks that may be under way from the host, with others to exchange with and without."""
-MOST_URGENT = 256
-"""Chunks that units wait for of which the host is told at once."""
 MOST_ASKED = 64
 """Chunks one neighbour may have asked for and not got yet."""
 KEEP_SHARE = 0.75
@@ -99,22 +94,18 @@ class Sharer:
         self._seed = seed
         self._fetching = Fetching(self._jitter(), order=terms.plan.order)
         self._fetching.meet(HOST)  # it is never asked by name, and holds nothing we could ask for
-        self._host = Outbox(host, self._report_news)
+        self._host = HostLink(host)
         self._peers: dict[Node, Peer] = {}
         self._queue: list[Asked] = []
         self._links = Neighbours()
         self._waiting: dict[int, list[asyncio.Future[bytes]]] = {}
         self._keeping: set[asyncio.Task[None]] = set()
-        self._flows: dict[Node, Flow] = {}
         self._given = Given()
         self._served: dict[Node, int] = {}
-        self._fed = 0
-        self._said = Feed(until=0)
-        self._said_wants = self._wants = b""
+        self._wants = b""
+        """What is wanted, as it travels."""
         self._to_have = empty(len(self._numbering))
         """What the host wants us to have, as far as there is room."""
-        self._news: dict[int, bool] = {}
-        """Chunks of which the host is to be told: whether they are here."""
         self._manner = terms.manner()
         self._full = False
         """The disk takes no more."""
@@ -178,7 +169,7 @@ class Sharer:
         self._host.say(Holds(whole=to_bytes(self._fetching.held)))
         try:
             async with asyncio.TaskGroup() as group:
-                for task in (self._think(), self._report(), self._say(), self._uploading.run()):
+                for task in (self._think(), self._host.run(), self._uploading.run()):
                     group.create_task(task)
                 await self._failed
         finally:
@@ -198,12 +189,6 @@ class Sharer:
             return [number for number, name in enumerate(names) if self._chunks.holds(name)]
 
         self._fetching.hold(await asyncio.to_thread(look))
-
-    async def _say(self) -> None:
-        try:
-            await self._host.run()
-        except PeerError:
-            return  # whoever listens to the host hears of it
 
     # -- what the host says -----------------------------------------------------------------------
 
@@ -225,9 +210,8 @@ class Sharer:
         number = self._numbering.numbers.get(name)
         if number is None or self._numbering.size(number) != length:
             return None
-        if self._fed >= self._said.until:
+        if not self._host.begins():
             return None
-        self._fed += 1
         self._fetching.coming(HOST, number, self._clock())
         self._wake.set()
         return memoryview(bytearray(length))
@@ -301,10 +285,9 @@ class Sharer:
         self._keep(peer.node, self._numbering.numbers[name], payload)
 
     def wasted(self, peer: Peer, length: int) -> None:
-        self._flow(peer.node, wasted=length)
+        self._host.flow(peer.node, wasted=length)
 
-    # -- chunks that come
-    # ---------------------------------------------------------------------------
+    # -- chunks that come ---------------------------------------------------------------------
 
     def _keep(self, node: Node, number: int, payload: memoryview) -> None:
         self._background(self._verify(node, number, bytes(payload)))
@@ -328,7 +311,7 @@ class Sharer:
             await asyncio.to_thread(self._chunks.put, self._numbering.names[number], data)
         except DataAltered:
             self._was_bad(node, number)
-        except DiskFull as error:
+        except (DiskFull, CannotWrite) as error:
             if not self._full:
                 self._terms.note(f"{error.message} Only what units need is fetched from now on.")
             self._full = True
@@ -343,13 +326,14 @@ class Sharer:
         arrival = self._fetching.came(node, number)
         for other in arrival.unget:
             self._fetching.ungot(other, number)
-            self._peers[other].unget(self._numbering.names[number])
+            if other in self._peers:  # a mirror cannot be told
+                self._peers[other].unget(self._numbering.names[number])
         if arrival.new:
-            self._flow(node, received=len(data))
+            self._host.flow(node, received=len(data))
             self._given.note(self._clock(), node, len(data))
             self._tell((number,), here=True)
         else:
-            self._flow(node, wasted=len(data))
+            self._host.flow(node, wasted=len(data))
         self._hand_over(number, data)
 
     def _hand_over(self, number: int, data: bytes) -> None:
@@ -361,7 +345,7 @@ class Sharer:
 
     def _was_bad(self, node: Node, number: int) -> None:
         name = self._numbering.names[number]
-        self._flow(node, bad=1)
+        self._host.flow(node, bad=1)
         if node == HOST:
             if not self._failed.done():
                 self._failed.set_exception(altered(name, self._numbering.size(number)))
@@ -372,8 +356,7 @@ class Sharer:
             error = PeerError("You have sent wrong bytes three times.", advice="Check your disk.")
             self._peers[node].connection.refuse(error)
 
-    # -- chunks that go
-    # -----------------------------------------------------------------------------
+    # -- chunks that go -----------------------------------------------------------------------
 
     def _next_upload(self, now: float) -> Upload | None:
         asked, _ = self._terms.plan.serve(
@@ -417,10 +400,9 @@ class Sharer:
         numbers = tuple(numbers)
         for peer in self._peers.values():
             peer.outbox.tell(numbers, here=here)
-        self._news.update(dict.fromkeys(numbers, here))
+        self._host.tell(numbers, here=here)
 
-    # -- what is wanted
-    # -----------------------------------------------------------------------------
+    # -- what is wanted -----------------------------------------------------------------------
 
     def _want(self) -> None:
         """What units wait for, and what the host wants us to have, as far as there is room."""
@@ -465,7 +447,12 @@ class Sharer:
                     self._peers[ask.node].ask(self._numbering.names[ask.chunk])
                 else:
                     self._background(self._from_mirror(ask.node, ask.chunk))
-            self._feed()
+            self._host.feed(
+                self._wants,
+                self._fetching.urgent,
+                lacks=bool(self._fetching.lacking.any()),
+                alone=not self._peers,
+            )
             self._uploading.wake()
 
     def _behave(self) -> None:
@@ -473,59 +460,11 @@ class Sharer:
         before, self._manner = self._manner, self._terms.manner()
         if before == self._manner:
             return
-        self._host.say(
-            Shares(
-                port=self._terms.shares.port,
-                addresses=self._terms.shares.addresses,
-                gives=self._manner.gives,
-            )
-        )
+        said = self._terms.shares
+        self._host.say(Shares(port=said.port, addresses=said.addresses, gives=self._manner.gives))
         if not self._manner.gives:
             for ask in self._queue:
                 name = self._numbering.names[ask.chunk]
                 self._peers[ask.node].outbox.say(Lack(hash=name, reason=NOT_NOW))
             self._queue.clear()
         self._want()
-
-    def _feed(self) -> None:
-        """Tell the host what we want and how much of it may come, where that has changed."""
-        wants = self._wants
-        until = self._said.until  # what was granted is not taken back: it may be on its way
-        if self._fetching.lacking.any():
-            until = max(until, self._fed + (FED_AHEAD if self._peers else FED_ALONE))
-        urgent = tuple(sorted(self._fetching.urgent))[:MOST_URGENT]
-        feed = Feed(until=until, wants=None if wants == self._said_wants else wants, urgent=urgent)
-        if feed != self._said:
-            self._host.say(feed)
-            self._said = Feed(until=until, urgent=urgent)  # as it would be said if all stays so
-            self._said_wants = wants
-
-    # -- what the host hears
-    # ------------------------------------------------------------------------
-
-    def _flow(self, node: Node, *, received: int = 0, wasted: int = 0, bad: int = 0) -> None:
-        if node < HOST:
-            return  # mirrors are no members
-        before = self._flows.get(node, Flow(position=node))
-        self._flows[node] = replace(
-            before,
-            received=before.received + received,
-            wasted=before.wasted + wasted,
-            bad=before.bad + bad,
-        )
-
-    async def _report(self) -> None:
-        while True:
-            await asyncio.sleep(REPORT_S)
-            if self._flows and not self._news:
-                self._host.say(self._report_news((), ()))
-            elif self._news:
-                here = [n for n, is_here in self._news.items() if is_here]
-                gone = [n for n, is_here in self._news.items() if not is_here]
-                self._news.clear()
-                self._host.tell(here, here=True)
-                self._host.tell(gone, here=False)
-
-    def _report_news(self, here: tuple[int, ...], gone: tuple[int, ...]) -> Holds:
-        flows, self._flows = tuple(self._flows.values()), {}
-        return Holds(chunks=here, lost=gone, flows=flows)

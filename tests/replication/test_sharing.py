@@ -9,7 +9,7 @@ import pytest
 
 from crowdgrad.domain.data import ChunkHash
 from crowdgrad.domain.spreading import Neighbour, PlanName, Spreading
-from crowdgrad.errors import DataAltered, DataMissing, DiskFull
+from crowdgrad.errors import CannotWrite, CrowdgradError, DataAltered, DataMissing, DiskFull
 from crowdgrad.net.messages import Neighbours
 from crowdgrad.replication.sharing import Manner
 from crowdgrad.replication.store import MemoryChunks
@@ -240,10 +240,11 @@ def test_a_chunk_that_was_let_go_is_said_to_be_gone_and_comes_from_elsewhere() -
     lived(story)
 
 
-def test_a_full_disk_still_serves_units() -> None:
+@pytest.mark.parametrize("error", [DiskFull, CannotWrite])
+def test_a_full_disk_still_serves_units(error: type[CrowdgradError]) -> None:
     class Full(MemoryChunks):
         def put(self, name: ChunkHash, data: bytes) -> None:
-            raise DiskFull("No room.", advice="Make some.")
+            raise error("No room.", advice="Make some.")
 
     async def story(world: World) -> None:
         member = await world.add(chunks=Full())
@@ -306,6 +307,8 @@ def test_mirrors_are_further_seeds(failing: int) -> None:
     async def story(world: World) -> None:
         shelf = Shelf(dict(world.blobs), failing)
         await world.add(mirrors=[shelf])
+        for _ in range(3):
+            await world.add(mirrors=[Shelf(dict(world.blobs), failing)])
         await world.all_have_all()
         assert shelf.asked > failing
         assert world.host_copies < 1
