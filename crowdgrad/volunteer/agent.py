@@ -338,7 +338,7 @@ class Agent:
                 admit,
                 shop,
                 self._chunks,
-                lambda text: self._say("note", text),
+                self._watch,
             ) as self._supply,
         ):
             while True:

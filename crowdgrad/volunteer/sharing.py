@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
 from crowdgrad.domain.routes import MAX_ROUTES, Route, spelled
-from crowdgrad.errors import CrowdgradError, NotDialled
+from crowdgrad.errors import CrowdgradError, NotDialled, one_line
 from crowdgrad.net.identity import Identity
 from crowdgrad.net.messages import Admit, Shares
 from crowdgrad.net.nearby import Place
@@ -28,11 +28,13 @@ from crowdgrad.replication.mirrors import mirror_of
 from crowdgrad.replication.sharing import Manner, Sharer, Terms
 from crowdgrad.replication.supply import Direct, Supply
 from crowdgrad.volunteer.conversation import Conversation
+from crowdgrad.volunteer.events import Event, Watch
 from crowdgrad.volunteer.parts import machine_of
 from crowdgrad.volunteer.workshop import Workshop
 
 Listen = Callable[[OnConnection], Awaitable[Listener]]
 Note = Callable[[str], None]
+TELL_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,13 +61,17 @@ async def supplied(
     admit: Admit,
     shop: Workshop,
     chunks: Chunks,
-    note: Note,
+    watch: Watch,
 ) -> AsyncIterator[Supply]:
     """Where chunks come from while one connection to a host lasts.
 
     Whoever is inside is cancelled when the host's own bytes are wrong, and hears of it as an
     exception group.
     """
+
+    def note(text: str) -> None:
+        watch(Event(kind="note", text=one_line(text)))
+
     if sharing is None or admit.spreading is None:
         yield Direct(conversation.get, chunks)
         return
@@ -109,10 +115,25 @@ async def supplied(
         conversation.sharer = sharer
         stack.callback(setattr, conversation, "sharer", None)
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(task) for task in (sharer.run(), meeting.run())]
+            running = (sharer.run(), meeting.run(), _tell(sharer, watch))
+            tasks = [group.create_task(task) for task in running]
             yield sharer
             for task in tasks:
                 task.cancel()
+
+
+async def _tell(sharer: Sharer, watch: Watch) -> None:
+    """How far it is, where there is more to fetch than what a unit waits for."""
+    before = (0, 0)
+    while True:
+        held, wanted = now = sharer.progress
+        if now != before and wanted:
+            others = len(sharer.peers)
+            text = f"Data: {held:,} of {wanted:,} chunks are here; exchanging with {others} others."
+            data = {"done": held, "total": wanted, "others": others}
+            watch(Event(kind="progress", text=text, data=data))
+        before = now
+        await asyncio.sleep(TELL_S)
 
 
 class _Answering:
