@@ -130,8 +130,13 @@ async def _tell(sharer: Sharer, watch: Watch) -> None:
         if now != before and wanted:
             others = len(sharer.peers)
             text = f"Data: {held:,} of {wanted:,} chunks are here; exchanging with {others} others."
-            data = {"done": held, "total": wanted, "others": others}
-            watch(Event(kind="progress", text=text, data=data))
+            watch(
+                Event(
+                    kind="progress",
+                    text=text,
+                    data={"done": held, "total": wanted, "others": others},
+                )
+            )
         before = now
         await asyncio.sleep(TELL_S)
 
