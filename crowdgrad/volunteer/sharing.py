@@ -171,21 +171,26 @@ async def _listen(
 
 def may_dial(route: Route, host: str, places: tuple[Place, ...]) -> bool:
     """Whether a host may send us there: to addresses as public as its own, and into a network that
-    we are in ourselves, where other members of it are. Never to this very machine from afar."""
-    if route.kind != "direct" or route.url:
+    we are in ourselves, where other members of it are. Never to this very machine from afar, and
+    never by name: that could stand for any of these."""
+    if route.kind != "direct" or route.url or not _is_address(route.host):
         return False
     try:
-        check_neighbourhood(route.host, host=host, what="another volunteer is")
+        check_neighbourhood(route.host, host=host, what="another volunteer is", strict=True)
     except NotDialled:
         return _in_our_network(route.host, places)
     return True
 
 
-def _in_our_network(host: str, places: tuple[Place, ...]) -> bool:
+def _is_address(host: str) -> bool:
     try:
-        address = ipaddress.ip_address(host)
+        return bool(ipaddress.ip_address(host))
     except ValueError:
         return False
+
+
+def _in_our_network(host: str, places: tuple[Place, ...]) -> bool:
+    address = ipaddress.ip_address(host)
     ours = [place for place in places if not place.loopback]
     if any(str(address) == place.address for place in ours):
         return False
