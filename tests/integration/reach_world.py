@@ -148,12 +148,14 @@ class Host(Process):
         epochs: int,
         volunteers: int,
         env: dict[str, str],
+        more: str = "",
     ) -> None:
+        """`more`: further lines of the job file."""
         self.epochs = epochs
         self._announced = there.folder / "here.json"
         self._outcome = there.folder / "outcome.json"
         job = there.folder / "job.toml"
-        job.write_text(JOB.format(title=TITLE, epochs=epochs, volunteers=volunteers))
+        job.write_text(JOB.format(title=TITLE, epochs=epochs, volunteers=volunteers) + more)
         super().__init__(
             there, machine, machine.name, "host", str(job), "--yes", "--plain", "--no-supervise",
             "--runs", str(there.folder / "runs"), "--announce", str(self._announced),
@@ -183,12 +185,16 @@ class Host(Process):
         return (self.run / "logs" / "host.jsonl").read_text()
 
     def status(self) -> Status:
+        return self.ask("/status")
+
+    def ask(self, path: str) -> Status:
+        """Of its API."""
         with self.machine.inside():
             web = http.client.HTTPConnection(
                 str(self.here["url"]).removeprefix("http://"), timeout=30
             )
             with contextlib.closing(web):
-                web.request("GET", "/status")
+                web.request("GET", path)
                 found: Status = json.loads(web.getresponse().read())
                 return found
 
@@ -285,6 +291,7 @@ class World:
         volunteers: int = 1,
         lan: bool = False,
         silence_s: float = 10.0,
+        more: str = "",
     ) -> Host:
         """It trains once so many volunteers are there. `lan`: it announces itself by mDNS.
 
@@ -293,7 +300,7 @@ class World:
         env = {} if lan else {"CROWDGRAD_LAN": "no"}
         env |= {"CROWDGRAD_SILENCE_S": str(silence_s), "CROWDGRAD_HEARTBEAT_S": str(silence_s / 5)}
         options = ("--port", str(HOST_PORT), *options)
-        made = functools.partial(Host, epochs=epochs, volunteers=volunteers, env=env)
+        made = functools.partial(Host, epochs=epochs, volunteers=volunteers, env=env, more=more)
         return self._kept(made(self, machine, *options))
 
     def volunteer(
