@@ -126,7 +126,7 @@ class Crowd:
         whole: bytes | None = None,
     ) -> None:
         member = self._members[node]
-        member.said = heard(member.said, chunks, lost, whole)
+        member.said = heard(member.said, chunks, lost, whole, known=self.chunks)
         before, guest = member.guest.holds, member.guest
         guest.holds = grown(member.said, self.chunks)[: self.chunks].copy()
         if (guest.holds & ~before).any():

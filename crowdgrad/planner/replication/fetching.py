@@ -165,7 +165,7 @@ class Fetching:
         neighbour = self._neighbours.get(node)
         if neighbour is None:
             return
-        neighbour.said = heard(neighbour.said, chunks, lost, whole)
+        neighbour.said = heard(neighbour.said, chunks, lost, whole, known=self.chunks)
         before, neighbour.holds = neighbour.holds, grown(neighbour.said, self.chunks)[: self.chunks]
         self.copies = self.copies + neighbour.holds - before
 

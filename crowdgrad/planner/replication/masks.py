@@ -10,6 +10,8 @@ import numpy.typing as npt
 Mask = npt.NDArray[np.bool_]
 Counts = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.float64]
+AHEAD = 1 << 16
+"""Chunks of which somebody else may know before us."""
 
 
 def empty(size: int) -> Mask:
@@ -42,11 +44,18 @@ def grown(mask: Mask, size: int) -> Mask:
     return np.concatenate([mask, empty(size - len(mask))])
 
 
-def heard(before: Mask, chunks: Iterable[int], lost: Iterable[int], whole: bytes | None) -> Mask:
+def heard(
+    before: Mask, chunks: Iterable[int], lost: Iterable[int], whole: bytes | None, *, known: int
+) -> Mask:
     """What somebody says it holds: all of it, or what it said before with these changes. As long
-    as what was said; `before` stays as it is."""
-    chunks = tuple(chunks)
-    said = before if whole is None else from_bytes(whole, 0)
+    as what was said; `before` stays as it is.
+
+    `known`: how many chunks we know of. Others may know of more, where data grows, but what is far
+    beyond is not remembered: a stranger could fill our memory with it.
+    """
+    most = 2 * known + AHEAD
+    chunks = tuple(number for number in chunks if number < most)
+    said = before if whole is None else from_bytes(whole[: most // 8], 0)
     said = grown(said, max((*chunks, -1)) + 1).copy()
     said[list(chunks)] = True
     said[[number for number in lost if number < len(said)]] = False

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from crowdgrad.domain.spreading import set_bytes
 from crowdgrad.planner.replication.masks import (
+    AHEAD,
     count,
     empty,
     from_bytes,
@@ -59,7 +60,7 @@ def test_what_is_said_is_all_or_what_changed(
     said = mask_of(before, 401)
     kept = said.copy()
     bits = None if whole is None else set_bytes(whole)
-    now = heard(said, sorted(chunks), lost, bits)
+    now = heard(said, sorted(chunks), lost, bits, known=0)
     assert set(numbers_of(now)) == ((before if whole is None else whole) | chunks) - lost
     assert np.array_equal(said, kept), "what was known before is not changed"
 
@@ -73,3 +74,11 @@ def test_copies_are_counted(sets: list[set[int]]) -> None:
 def test_nothing_is_a_set() -> None:
     assert to_bytes(empty(0)) == to_bytes(empty(99)) == set_bytes(()) == b""
     assert numbers_of(from_bytes(b"", 3)) == []
+
+
+def test_what_is_far_beyond_the_data_is_not_remembered() -> None:
+    far = 4 << 20
+    assert len(heard(empty(3), (1, far), (), None, known=3)) == 3
+    assert len(heard(empty(3), (), (), b"\xff" * (far // 8), known=3)) <= 2 * 3 + AHEAD
+    near = heard(empty(3), (5000,), (), None, known=3)
+    assert numbers_of(near) == [5000], "data may have grown for others already"
