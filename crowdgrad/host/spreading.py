@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import Protocol
 
@@ -88,6 +88,10 @@ class Spread:
         self._tasks: set[asyncio.Task[None]] = set()
         self._saying: dict[Node, asyncio.Task[None]] = {}
         self._changed = asyncio.Event()
+        self._moved: set[Node] = set()
+        """Who came, or is reached otherwise, or is to have other shards, since all were told."""
+        self._untold: set[Node] = set()
+        """Who was still being told something else."""
         self._uploading = Uploading(self._choose, clock)
 
     @property
@@ -103,6 +107,7 @@ class Spread:
         self._manifest = manifest
         self._numbering.grow(manifest)
         self.crowd.grow(self._jitter())
+        self._moved.update(self._guests)
         self._changed.set()
 
     def sent(self, name: ChunkHash, size: int) -> None:
@@ -149,6 +154,8 @@ class Spread:
             del self._guests[node]
             self._told.pop(node, None)
             self._shares.pop(node, None)
+            if node in self._saying:
+                self._saying.pop(node).cancel()
             self.crowd.leave(node)
             self._changed.set()
             self._uploading.wake()
@@ -170,6 +177,7 @@ class Spread:
             dialled=known and self.crowd.place(node).dialled,
         )
         self.crowd.enter(node, place, now)
+        self._moved.add(node)
         self._changed.set()
         if shares.port and network and not known:
             task = asyncio.create_task(self._dial_back(guest, network, shares.port, place))
@@ -187,6 +195,7 @@ class Spread:
             self.crowd.enter(
                 guest.position, replace(place, dialled=True, gives=gives), self._clock()
             )
+            self._moved.add(guest.position)
             self._changed.set()
 
     def _accuse(self, by: Node, accused: list[Node]) -> None:
@@ -210,11 +219,15 @@ class Spread:
                 await asyncio.sleep(ARRANGE_S)
                 self._changed.clear()
                 self._note_needs()
-                self.crowd.arrange()
+                changed = set(self.crowd.arrange()) | self._moved
+                for node in self._moved & self.crowd.links.keys():
+                    changed.update(self.crowd.links[node].neighbours)
+                self._moved.clear()
                 self._uploading.wake()
             except TimeoutError:
-                pass  # what members need may have changed all the same
-            self._say_to(list(self._guests))
+                # Segments may have become others; who did not listen yet is told now.
+                changed = set(self._guests) if self.share == "segments" else self._untold
+            self._say_to(changed)
 
     def _note_needs(self) -> None:
         """What is a member's own, for what passes through those above it."""
@@ -226,9 +239,10 @@ class Spread:
                         numbers += self._numbering.of_shard(shard)
                 self.crowd.need(node, set_bytes(numbers))
 
-    def _say_to(self, nodes: list[Node]) -> None:
+    def _say_to(self, nodes: Iterable[Node]) -> None:
         """Tell those whose links, or whose shards, are others now."""
-        for node in nodes:
+        for node in tuple(nodes):
+            self._untold.discard(node)
             guest, links = self._guests.get(node), self.crowd.links.get(node)
             if guest is None or links is None:
                 continue
@@ -242,10 +256,14 @@ class Spread:
                 order=links.order,
                 shards=self._shards(node, links.below),
             )
+            if news == self._told.get(node):
+                continue
             saying = self._saying.get(node)
-            if news != self._told.get(node) and (saying is None or saying.done()):
-                self._told[node] = news
-                self._saying[node] = asyncio.create_task(self._say(guest, news))
+            if saying is not None and not saying.done():
+                self._untold.add(node)
+                continue
+            self._told[node] = news
+            self._saying[node] = asyncio.create_task(self._say(guest, news))
 
     async def _say(self, guest: Guest, news: Neighbours) -> None:
         try:

@@ -186,6 +186,11 @@ class World:
             segments=lambda who: segments(self.position_of(who)),
         )
 
+    def grow(self, shards: int) -> None:
+        """So many more: the host knows, and tells each member before its next unit."""
+        self.manifest, self.blobs = data(len(self.manifest.shards) + shards)
+        self.spread.grew(self.manifest)
+
     def position_of(self, who: VolunteerId) -> int:
         return next(p for p, member in self.members.items() if member.id == who)
 

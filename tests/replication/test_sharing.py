@@ -112,6 +112,21 @@ def test_any_may_die_at_any_time_and_the_others_get_everything(plan: PlanName) -
     lived(story, spreading=Spreading(plan=plan, share="full"), shards=40)
 
 
+@pytest.mark.parametrize("plan", PLANS)
+def test_what_is_added_spreads_too_whoever_hears_of_it_first(plan: PlanName) -> None:
+    async def story(world: World) -> None:
+        members = [await world.add() for _ in range(3)]
+        await world.all_have_all()
+        world.grow(6)
+        for member in members:
+            member.sharer.grew(world.manifest)
+            await asyncio.sleep(2)  # the others do not know yet what it says it holds
+        await world.add()
+        await world.all_have_all()
+
+    lived(story, spreading=Spreading(plan=plan, share="full"))
+
+
 def test_who_comes_late_is_served_by_the_others() -> None:
     async def story(world: World) -> None:
         for _ in range(4):
