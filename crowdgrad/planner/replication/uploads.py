@@ -68,7 +68,7 @@ class Lanes:
             return True, None
         if not self._speeds:
             return False, None
-        patience = SLOW * len(self._active) / statistics.median(self._speeds)
+        patience = SLOW * len(self._active) / max(1.0, statistics.median(self._speeds))
         late = [
             upload.began + max(LEAST_S, patience * upload.bytes) for upload in self._active.values()
         ]
