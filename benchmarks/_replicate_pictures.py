@@ -107,7 +107,8 @@ def _ratios(axes: Any, ratios: Mapping[str, Mapping[int, float]]) -> None:
     axes.set_xticks(range(len(sizes)), [str(size) for size in sizes])
     axes.set_xlabel("volunteers, uplinks of 20 Mbit/s")
     axes.set_ylabel("time until all have everything, over the bound")
-    axes.legend(fontsize=8)
+    if ratios:
+        axes.legend(fontsize=8)
 
 
 def _curves(axes: Any, drawn: Drawn) -> None:
