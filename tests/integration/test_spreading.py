@@ -129,8 +129,9 @@ def test_the_papers_tree_with_real_processes(tmp_path: Path, plan: str) -> None:
         ended(host)
 
 
-def test_with_segments_only_a_volunteer_is_never_sent_more(tmp_path: Path) -> None:
-    """With worker 0 and three others there are five segments; each has two of them."""
+def test_with_segments_volunteers_work_without_all_of_the_data(tmp_path: Path) -> None:
+    """With worker 0 and three others there are five segments; each has two of them. What exactly
+    each gets when nobody comes or goes any more: `tests/replication/test_sharing.py`."""
     host, preparer = began(tmp_path, 'share = "segments"', SEGMENTS)
     with host:
         host.start(str(tmp_path / "job.toml"))

@@ -121,8 +121,9 @@ def test_what_is_added_spreads_too_whoever_hears_of_it_first(plan: PlanName) -> 
         for member in members:
             member.sharer.grew(world.manifest)
             await asyncio.sleep(2)  # the others do not know yet what it says it holds
-        await world.add()
+        late = await world.add()
         await world.all_have_all()
+        assert [m.sharer.progress for m in (*members, late)] == [(28, 28)] * 4
 
     lived(story, spreading=Spreading(plan=plan, share="full"))
 
@@ -248,9 +249,10 @@ def test_a_chunk_that_was_let_go_is_said_to_be_gone_and_comes_from_elsewhere() -
         gone = list(world.blobs)[:4]
         for name in gone:
             del forgetful._chunks[name]
+        before = len(world.host_sent)
         second = await world.add()
-        await world.until(lambda: second.names == set(world.blobs))
-        assert not set(gone) & first.names or second.names >= set(gone)
+        await world.until(lambda: first.names == second.names == set(world.blobs))
+        assert set(gone) <= set(world.host_sent[before:]), "nobody else had them any more"
 
     lived(story)
 

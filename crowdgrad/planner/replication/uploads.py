@@ -1,9 +1,9 @@
 """How many uploads a link takes at once.
 
 Few are best: whoever gets a chunk whole can pass it on, and eight that come at an eighth of the
-speed could not. But one alone does not fill a link: a connection that has rested begins slowly
-again (TCP's slow start), and most have rested, since neighbours take turns. Three do: on uplinks of
-20 Mbit/s one at a time used 83 % of them, three 90 % and more, five a little less (`LOG.md`).
+speed could not. But one alone does not fill a link, probably because a connection that has rested
+begins slowly again (TCP's slow start), and most have rested, since neighbours take turns. On
+uplinks of 20 Mbit/s three at a time were best of those tried (`benchmarks/LOG.md`).
 
 A receiver may also be slower than our link. So where all uploads under way take much longer than
 the link's speed of late lets expect, another one is begun. That speed is the median of a few, each
