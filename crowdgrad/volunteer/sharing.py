@@ -78,39 +78,8 @@ async def supplied(
     async with contextlib.AsyncExitStack() as stack:
         answering = _Answering()
         shares = await _listen(sharing, answering, stack, note)
-        terms = Terms(
-            plan=PLANS[admit.spreading.plan],
-            share=admit.spreading.share,
-            quota_bytes=sharing.quota_bytes,
-            manner=sharing.manner,
-            note=note,
-            shares=shares,
-        )
-        host = machine_of(conversation.connection.peer)
-        sharer = Sharer(
-            shop.manifest,
-            chunks,
-            conversation.connection,
-            terms,
-            ask_host=Direct(conversation.get, chunks).get,
-            mirrors=[mirror_of(address, host=host) for address in admit.spreading.mirrors],
-            clock=asyncio.get_running_loop().time,
-            seed=secrets.randbits(64),
-        )
-        who = Who(
-            key=sharing.key,
-            job=admit.job.id,
-            software=sharing.software,
-            beat_s=admit.heartbeat_s,
-            silence_s=admit.silence_s,
-        )
-        meeting = Meeting(
-            sharer,
-            who,
-            connect=sharing.connect,
-            random01=sharing.random01,
-            allowed=lambda route: may_dial(route, host, sharing.places()),
-        )
+        sharer = _sharer(sharing, conversation, admit, shop, chunks, shares, note)
+        meeting = _meeting(sharing, sharer, admit, machine_of(conversation.connection.peer))
         answering.by = meeting.answer
         conversation.sharer = sharer
         stack.callback(setattr, conversation, "sharer", None)
@@ -120,6 +89,54 @@ async def supplied(
             yield sharer
             for task in tasks:
                 task.cancel()
+
+
+def _sharer(
+    sharing: Sharing,
+    conversation: Conversation,
+    admit: Admit,
+    shop: Workshop,
+    chunks: Chunks,
+    shares: Shares,
+    note: Note,
+) -> Sharer:
+    assert admit.spreading is not None
+    host = machine_of(conversation.connection.peer)
+    terms = Terms(
+        plan=PLANS[admit.spreading.plan],
+        share=admit.spreading.share,
+        quota_bytes=sharing.quota_bytes,
+        manner=sharing.manner,
+        note=note,
+        shares=shares,
+    )
+    return Sharer(
+        shop.manifest,
+        chunks,
+        conversation.connection,
+        terms,
+        ask_host=Direct(conversation.get, chunks).get,
+        mirrors=[mirror_of(address, host=host) for address in admit.spreading.mirrors],
+        clock=asyncio.get_running_loop().time,
+        seed=secrets.randbits(64),
+    )
+
+
+def _meeting(sharing: Sharing, sharer: Sharer, admit: Admit, host: str) -> Meeting:
+    who = Who(
+        key=sharing.key,
+        job=admit.job.id,
+        software=sharing.software,
+        beat_s=admit.heartbeat_s,
+        silence_s=admit.silence_s,
+    )
+    return Meeting(
+        sharer,
+        who,
+        connect=sharing.connect,
+        random01=sharing.random01,
+        allowed=lambda route: may_dial(route, host, sharing.places()),
+    )
 
 
 async def _tell(sharer: Sharer, watch: Watch) -> None:
