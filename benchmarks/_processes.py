@@ -250,7 +250,7 @@ def volunteer(
     """`crowdgrad work ADDRESS` with a key of its own."""
     return Process(
         ["work", address, "--guest", "--yes", "--plain", "--name", name, "--home", str(home),
-         "--pace", f"{pace_ms:g}"],
+         "--pace", f"{pace_ms:g}", "--cpu", "100%", "--on-battery"],
         log=logs / f"{name}.log",
         before=before,
     )  # fmt: skip

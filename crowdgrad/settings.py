@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from crowdgrad.domain.manners import LEAST_SHARE, MOST_THREADS, minutes_of
 from crowdgrad.errors import SettingError
 from crowdgrad.net.messages import MAX_SILENCE_S
 
@@ -38,7 +39,6 @@ DATABASE_VARIABLE = "CROWDGRAD_DATABASE"
 """Where the password of a matchmaker's database may stand: no list of processes shows it."""
 
 
-_HOURS = re.compile(r"([0-9]{1,2})(?::([0-5][0-9]))?[-–]([0-9]{1,2})(?::([0-5][0-9]))?")
 _PASSWORD = re.compile(r"(://[^:/@]*):.*@")
 _FLAGS = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
 
@@ -65,6 +65,16 @@ class Settings:
         "`best`: work behind the walls this machine has; `all`: only if every wall holds",
     )
     memory_mb: int = _setting(0, "the most memory a job may take here; 0: half of what there is")
+    cpu: int = _setting(
+        50, "how much of the time it computes while somebody uses this machine, in percent"
+    )
+    cpu_idle: int = _setting(100, "… while nobody does, or nobody can say")
+    threads: int = _setting(1, "how many cores a batch may use")
+    only_when_idle: bool = _setting(False, "rest while somebody uses this machine")
+    idle_after_s: float = _setting(
+        300.0, "how long nobody must have touched this machine for it to be idle"
+    )
+    on_battery: bool = _setting(False, "work on battery, too")
     hours: str = _setting(
         "", "when this machine helps, in its own time: 22:00-07:00; empty: at any time"
     )
@@ -157,6 +167,7 @@ class Settings:
             raise SettingError(
                 f"setting memory_mb is {self.memory_mb}.", advice="Give megabytes, or 0 for half."
             )
+        self._check_manners()
         for name in ("most_download_mb", "download_mbps", "upload_mbps"):
             if not 0 <= getattr(self, name) < 1e9:
                 raise SettingError(
@@ -165,6 +176,23 @@ class Settings:
                 )
         hours_of_day(self.hours)
         self._check_silence()
+
+    def _check_manners(self) -> None:
+        least = round(100 * LEAST_SHARE)
+        for name in ("cpu", "cpu_idle"):
+            if not least <= getattr(self, name) <= 100:
+                raise SettingError(
+                    f"setting {name} is {getattr(self, name)}.",
+                    advice=f"Give {least} to 100 percent; to rest instead: only_when_idle.",
+                )
+        if not 1 <= self.threads <= MOST_THREADS:
+            raise SettingError(
+                f"setting threads is {self.threads}.", advice=f"Give 1 to {MOST_THREADS}."
+            )
+        if not 0 <= self.idle_after_s < 1e9:
+            raise SettingError(
+                f"setting idle_after_s is {self.idle_after_s}.", advice="Give seconds from 0 on."
+            )
 
     def _check_network(self) -> None:
         for name in ("most_download_mbps", "most_upload_mbps"):
@@ -206,17 +234,14 @@ def hours_of_day(text: str, called: str = "setting hours") -> tuple[int, int] | 
 
     `called`: where it was said. Raises SettingError.
     """
-    if not text:
-        return None
-    found = _HOURS.fullmatch(text.replace(" ", ""))
-    if found is not None:
-        start, end = (60 * int(found[n]) + int(found[n + 1] or 0) for n in (1, 3))
-        if max(start, end) <= 24 * 60 and start % (24 * 60) != end % (24 * 60):
-            return start % (24 * 60), end % (24 * 60)
-    raise SettingError(
-        f"{called} is {text[:70]!r}.",
-        advice="Write from when to when, e.g. 22:00-07:00 or 22-7; leave it out for the whole day.",
-    )
+    try:
+        return minutes_of(text)
+    except ValueError:
+        raise SettingError(
+            f"{called} is {text[:70]!r}.",
+            advice="Write from when to when, e.g. 22:00-07:00 or 22-7; leave it out for the whole "
+            "day.",
+        ) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

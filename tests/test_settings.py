@@ -58,6 +58,7 @@ def test_every_setting_has_help_a_value_and_a_variable(home: Path) -> None:
         assert row.source
     changed = {"home": str(home), "matchmaker": "http://x", "name": "me", "walls": "all",
                "hours": "1:00-2:00", "only_causes": "yes", "trusted_only": "true",
+               "only_when_idle": "yes", "on_battery": "yes",
                "encrypt": "always", "lan": "no", "metered": "yes", "share": "listen"}  # fmt: skip
     for row in fields(Settings):
         variable = ENVIRONMENT_PREFIX + row.name.upper()

@@ -15,8 +15,11 @@ from crowdgrad.files import disk_errors, write_whole
 JSON_HELP = "write the result as JSON; - for standard output"
 
 
-def write_json(target: str | None, content: object) -> None:
-    """Write JSON to a file, all at once, or to standard output (`-`). Raises CannotWrite."""
+def write_json(target: str | None, content: object, *, private: bool = False) -> None:
+    """Write JSON to a file, all at once, or to standard output (`-`). Raises CannotWrite.
+
+    `private`: for its owner's eyes only.
+    """
     if target is None:
         return
     text = json.dumps(content, indent=2) + "\n"
@@ -25,7 +28,7 @@ def write_json(target: str | None, content: object) -> None:
         sys.stdout.flush()
         return
     with disk_errors(Path(target), "Choose another file with --json."):
-        write_whole(Path(target), text.encode())
+        write_whole(Path(target), text.encode(), private=private)
 
 
 def fitted(text: str, stream: TextIO, indent: str = "") -> str:

@@ -7,17 +7,19 @@ import dataclasses
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from crowdgrad.cli.events import EVENTS_HELP, Lines, check_stdout
 from crowdgrad.cli.output import JSON_HELP, add_common, write_json
+from crowdgrad.domain.manners import LEAST_SHARE
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.status import Status
-
     from crowdgrad.settings import Settings
     from crowdgrad.volunteer.agent import Outcome
     from crowdgrad.volunteer.events import Event, Watch
+    from crowdgrad.volunteer.remote.desk import Desk
+    from crowdgrad.volunteer.remote.status import WorkStatus
     from crowdgrad.volunteer.talk import Trusted
 
 TEXT = """\
@@ -35,6 +37,7 @@ what was done, `crowdgrad hosts` whom you trust.
   crowdgrad work 192.0.2.7:8701   help the host at this address
   crowdgrad work --cause climate  help such jobs before others
   crowdgrad work --hours 22:00-07:00   at night only
+  crowdgrad work --cpu 30%        of the time while you use this machine
   crowdgrad work --upload 2 --download 20   Mbit/s, and no more
   crowdgrad work --yes            help whoever it is, without a question
 
@@ -63,6 +66,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--matchmaker", metavar="URL", help="where to look for jobs")
     _add_wishes(parser)
     _add_network(parser)
+    _add_manners(parser)
     parser.add_argument("--name", help="the name others see")
     parser.add_argument("--yes", action="store_true", help="help any host without a question")
     parser.add_argument("--once", action="store_true", help="end after one job")
@@ -74,6 +78,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     _add_trusted(parser)
     parser.add_argument("--plain", action="store_true", help="lines for a log, no live display")
     parser.add_argument("--json", metavar="FILE", help=JSON_HELP)
+    _add_steering(parser)
     add_common(parser)
     parser.set_defaults(run=run)
 
@@ -108,6 +113,34 @@ def _add_network(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_manners(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--cpu", metavar="SHARE", type=percent,
+        help="of the time, while somebody uses this machine: 50%% or 0.5",
+    )  # fmt: skip
+    parser.add_argument(
+        "--cpu-idle", metavar="SHARE", type=percent, help="of the time, while nobody does"
+    )
+    parser.add_argument("--threads", metavar="N", type=int, help="how many cores a batch may use")
+    parser.add_argument(
+        "--only-when-idle", action="store_true", help="rest while somebody uses this machine"
+    )
+    parser.add_argument("--on-battery", action="store_true", help="work on battery, too")
+
+
+def percent(text: str) -> int:
+    """An argument that says how much of the time: 50%, 50 or 0.5."""
+    try:
+        value = float(text.rstrip("% "))
+    except ValueError:
+        value = -1.0
+    value = value if "%" in text or value > 1 else 100 * value
+    if not 100 * LEAST_SHARE <= value <= 100:
+        least = f"{LEAST_SHARE:.0%}"
+        raise argparse.ArgumentTypeError(f"{text!r} is not a share of {least} to 100%")
+    return round(value)
+
+
 def _add_trusted(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--trusted", metavar="MODULE:OBJECT",
@@ -119,6 +152,19 @@ def _add_trusted(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--bf16", action="store_true", help="let PyTorch compute in bfloat16")
     parser.add_argument("--compile", action="store_true", help="let PyTorch compile the model")
+
+
+def _add_steering(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--events", action="store_true", help=EVENTS_HELP)
+    parser.add_argument(
+        "--announce", metavar="FILE",
+        help="serve the HTTP API on this machine, and write there where it is and its token; "
+        "questions then wait for an answer there, too",
+    )  # fmt: skip
+    parser.add_argument(
+        "--http-port", metavar="PORT", type=int, default=0,
+        help="with --announce: port of the HTTP API (any free one)",
+    )  # fmt: skip
 
 
 def milliseconds(text: str) -> float:
@@ -147,12 +193,15 @@ def run(args: argparse.Namespace) -> int:
     from crowdgrad.process import run_async
     from crowdgrad.settings import hours_of_day, load
 
+    check_stdout(args.events, args.json)
     said = {name: getattr(args, name) for name in ("home", "name", "matchmaker", "hours", "share")}
     caps = {"most_upload_mbps": args.upload, "most_download_mbps": args.download}
-    flags = {name: getattr(args, name) or None for name in ("only_causes", "trusted_only")}
+    manners = {name: getattr(args, name) for name in ("cpu", "cpu_idle", "threads")}
+    kinds = ("only_causes", "trusted_only", "only_when_idle", "on_battery")
+    flags = {name: getattr(args, name) or None for name in kinds}
     if args.hours is not None:
         hours_of_day(args.hours, called="--hours")
-    settings = load({**said, **caps, **flags})
+    settings = load({**said, **caps, **manners, **flags})
     outcomes = run_async(_work(args, settings))
     write_json(args.json, {"jobs": [dataclasses.asdict(outcome) for outcome in outcomes]})
     return 0
@@ -160,7 +209,6 @@ def run(args: argparse.Namespace) -> int:
 
 async def _work(args: argparse.Namespace, settings: Settings) -> list[Outcome]:
     from rich.console import Console
-    from rich.markup import escape
 
     from crowdgrad.cli.ask import can_ask, whether_to_help
     from crowdgrad.process import stop_requests
@@ -178,19 +226,36 @@ async def _work(args: argparse.Namespace, settings: Settings) -> list[Outcome]:
         trusted=_trusted(args),
         causes=tuple(args.cause or ()),
         hosts=tuple(args.host_key or ()),
+        announce=Path(args.announce) if args.announce else None,
+        http_port=args.http_port,
+        hosted=worker_seed() is not None,
     )
-    console = Console(stderr=args.json == "-")
+    to_stderr = args.json == "-" or args.events
+    console = Console(stderr=to_stderr)
     outcomes: list[Outcome] = []
     asked = can_ask(console) and not args.tied
     with stop_requests() as stop:
-        if args.plain or not console.is_terminal:
+        if args.events:
             ask = whether_to_help(console, ExitStack) if asked else None
-            await work(options, settings, stop, _lines(args.json == "-"), outcomes, ask=ask)
+            told = _Told(Lines())
+            try:
+                await work(
+                    options, settings, stop, told.watch, outcomes, ask=ask, opened=told.opened
+                )
+            finally:
+                told.finish()
+        elif args.plain or not console.is_terminal:
+            ask = whether_to_help(console, ExitStack) if asked else None
+            await work(options, settings, stop, _lines(to_stderr), outcomes, ask=ask)
         else:
-            with _Spinner(console) as spinner:
-                show = _spoken(lambda text: spinner.show(escape(text)), spinner.keep)
-                ask = whether_to_help(console, spinner.paused) if asked else None
-                await work(options, settings, stop, show, outcomes, ask=ask)
+            from crowdgrad.cli.work_display import Screen
+
+            async with Screen(console) as screen:
+                ask = whether_to_help(console, screen.paused) if asked else None
+                await work(
+                    options, settings, stop, _staying(screen.keep), outcomes, ask=ask,
+                    opened=lambda desk: screen.show(desk.status),
+                )  # fmt: skip
     for outcome in outcomes:
         reason = outcome.reason[:1].upper() + outcome.reason[1:]
         thanks = f"{reason}. You gave {outcome.samples:,} samples. Thank you."
@@ -198,45 +263,51 @@ async def _work(args: argparse.Namespace, settings: Settings) -> list[Outcome]:
     return outcomes
 
 
-class _Spinner(ExitStack):
-    """What we are doing, at the foot of the screen."""
+class _Told:
+    """What is written with --events: all that is said, and the status when it becomes another."""
 
-    def __init__(self, console: Console) -> None:
-        super().__init__()
-        self._console = console
-        self._text = "Starting"
-        self._status = self._new()
-        self.callback(lambda: self._status.stop())
+    def __init__(self, lines: Lines) -> None:
+        self._lines = lines
+        self._say = lines.watch()
+        self._desk: Desk | None = None
+        self._last: tuple[object, ...] = ()
 
-    def show(self, text: str) -> None:
-        self._text = text
-        self._status.update(text)
+    def opened(self, desk: Desk) -> None:
+        self._desk = desk
+        desk.hear(self._look)
+        self._look()
 
-    def keep(self, text: str) -> None:
-        """A line above it that stays."""
-        self._console.print(text, highlight=False, markup=False)
+    def watch(self, event: Event) -> None:
+        self._say(event)
+        self._look()
 
-    def paused(self) -> ExitStack:
-        """Off the screen, until the stack is closed."""
-        self._status.stop()
-        stack = ExitStack()
-        stack.callback(self._resume)
-        return stack
+    def finish(self) -> None:
+        """The last status of all."""
+        self._last = ()
+        self._look()
 
-    def _resume(self) -> None:
-        self._status = self._new()
+    def _look(self) -> None:
+        if self._desk is None:
+            return
+        status = self._desk.status()
+        job = status.job.id if status.job is not None else ""
+        question = status.question.id if status.question is not None else ""
+        now = (status.state, status.effort, status.limits, job, question, len(status.jobs))
+        if now != self._last:
+            self._last = now
+            self._lines.write("status", {"status": _as_table(status)})
 
-    def _new(self) -> Status:
-        # A new one each time: one that is started again writes over what came in between.
-        status = self._console.status(self._text)
-        status.start()
-        return status
+
+def _as_table(status: WorkStatus) -> dict[str, object]:
+    """Without the log: its lines were written as they came."""
+    table = dataclasses.asdict(status)
+    del table["log"]
+    return table
 
 
 def _trusted(args: argparse.Namespace) -> Trusted | None:
     """The owner's own model, as far as it can be judged without importing it."""
     from importlib.util import find_spec
-    from pathlib import Path
 
     from crowdgrad.capture.loading import check_target
     from crowdgrad.errors import SettingError, missing_module
@@ -263,26 +334,12 @@ def _trusted(args: argparse.Namespace) -> Trusted | None:
     )
 
 
-def _spoken(show: Callable[[str], None], keep: Callable[[str], None]) -> Watch:
-    """What we are doing and what has come of it, in two lines that change in place.
-
-    `keep`: for what is to stay on the screen.
-    """
-    doing = ""
+def _staying(keep: Callable[[str], None]) -> Watch:
+    """What is to stay on the screen; the panel shows the rest."""
 
     def watch(event: Event) -> None:
-        nonlocal doing
-        if event.kind == "unit":
-            given = event.data
-            show(
-                f"{doing}\n  {given['samples']:,} samples in {given['accepted']:,} updates, "
-                f"loss {given['loss']:.4f}. Ctrl-C stops."
-            )
-        elif event.stays:
+        if event.stays:
             keep(event.text)
-        else:
-            doing = event.text if event.kind == "state" else doing
-            show(event.text)
 
     return watch
 

@@ -37,7 +37,7 @@ from crowdgrad.domain.work import (
 from crowdgrad.errors import CrowdgradError, MessageError, PeerError, one_line, tree
 from crowdgrad.net import introduction as introductions
 
-PROTOCOL = (4, 1)
+PROTOCOL = (4, 2)
 """Major and minor. Peers one minor apart work together; majors must agree."""
 MAX_BODY_BYTES = 1 << 20
 MAX_WORDS = 500
@@ -253,6 +253,8 @@ class GiveBack(Message, frozen=True):
     kind = 12
     unit: UnitId
     reason: str
+    rests: bool = False
+    """My owner wants a pause: the unit is not to blame, and I ask again when it is over."""
 
     def __post_init__(self) -> None:
         check_words(self.reason)

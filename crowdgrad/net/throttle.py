@@ -84,6 +84,15 @@ def of_mbps(mbps: float) -> Throttle | None:
     return Throttle(mbps * MEGABIT_BYTES) if mbps else None
 
 
+def changed(throttle: Throttle | None, mbps: float, now: float) -> Throttle | None:
+    """The one for another setting: the same, where there is one, so that what it holds back by now
+    is held back otherwise. Where there was no cap, the first counts from the next connection on."""
+    if throttle is None:
+        return of_mbps(mbps)
+    throttle.set_rate(now, mbps * MEGABIT_BYTES if mbps else None)
+    return throttle
+
+
 def _checked(bytes_per_s: float | None) -> float | None:
     if bytes_per_s is not None and not 0 <= bytes_per_s < math.inf:
         raise ValueError(f"a rate of {bytes_per_s} bytes a second")

@@ -193,6 +193,8 @@ def opens(who: str, job: SmallJob, life: Life, watcher: Watcher) -> OpenShop:
         memory_bytes: int,
         pace_s: float = 0.0,
         trusted: talk.Trusted | None = None,
+        threads: int = 1,
+        share: Callable[[], float] = lambda: 1.0,
         note: Note = lambda text: None,
     ) -> Workshop:
         await talk_to.get(admit.job.program, admit.program_bytes)

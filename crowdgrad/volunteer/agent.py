@@ -5,6 +5,9 @@ next unit), compute, exchange. The trainer computes for one lane at a time, so w
 computes while the other's numbers travel; with one lane it is lock-step. The agent never loads an
 engine: numbers pass through memory it shares with the trainer.
 
+How hard it works is the governor's to say. While that is not at all the connection stays, and no
+unit is in hand: one that was granted meanwhile goes back, one under way is finished first.
+
 Before the first unit this machine's owner is asked, once the program is checked and what it takes
 is known. A job whose trainer went wrong three times is refused here from then on.
 
@@ -57,8 +60,9 @@ from crowdgrad.replication.supply import Direct, Supply
 from crowdgrad.volunteer.additions import Additions
 from crowdgrad.volunteer.consent import Consent, Request, Shares, always
 from crowdgrad.volunteer.conversation import Conversation, Reach
-from crowdgrad.volunteer.events import Event, Kind, Watch
+from crowdgrad.volunteer.events import Event, Kind, Phase, Watch
 from crowdgrad.volunteer.gatekeeper import Gatekeeper, for_the_host
+from crowdgrad.volunteer.governor import Governor, free
 from crowdgrad.volunteer.hosts import Refusals
 from crowdgrad.volunteer.parts import Part, machine_of, parts_of
 from crowdgrad.volunteer.servers import Bases, Connect, Resolve, reached
@@ -131,6 +135,7 @@ class Agent:
         clock: Callable[[], float] = time.monotonic,
         open_shop: OpenShop = Workshop.open,
         sharing: Sharing | None = None,
+        governor: Governor | None = None,
     ) -> None:
         """`memory_bytes`: the most a job may take; by default half of what there is.
 
@@ -140,7 +145,7 @@ class Agent:
         `pace_s`: how long to pause after every batch. `trusted`: the owner's own model. `refusals`:
         jobs this machine has had enough of; a host's own worker has none. `all_walls`: do not work
         where any of them is missing. `sharing`: how data is exchanged with other volunteers; None:
-        all of it comes from the host.
+        all of it comes from the host. `governor`: says how hard to work; None: as hard as it can.
         """
         self._identity = identity
         self.volunteer = volunteer
@@ -163,6 +168,7 @@ class Agent:
         self._clock = clock
         self._open_shop = open_shop
         self._sharing = sharing
+        self._governor = governor or free()
         self._host_key = ""
         """Of whom our owner was asked."""
         self._host_proven = ""
@@ -186,6 +192,10 @@ class Agent:
         self._state = ""
         self._failures = self._late = 0
         self.samples = self.accepted = self.refused = 0
+
+    def lend(self, memory_bytes: int | None) -> None:
+        """The most that jobs from the next one on may take; None: half of what there is."""
+        self._memory_bytes = memory_bytes or lent_memory(self.volunteer)
 
     def leave(self) -> None:
         """Finish politely: tell the host, give units back, stop the trainer."""
@@ -243,7 +253,8 @@ class Agent:
                         return self._outcome(away, left=False)
                     pause = min(delay_s(attempt, self._random01(), cap_s=RETRY_CAP_S), left_s)
                     attempt += 1
-                    self._say("trouble", f"{error.message} Trying again in {pause:.1f} s.")
+                    again = f"{error.message} Trying again in {pause:.1f} s."
+                    self._say("trouble", again, phase="waiting")
                     if await self._left_within(pause):
                         return self._outcome(f"{self._why_leaving} while the host was away")
         finally:
@@ -267,8 +278,26 @@ class Agent:
             connection.close()
             raise
         self._title, self._host_proven = admit.job.title, conversation.host_key
-        self._say("state", f"Joined “{admit.job.title}” as number {admit.position}.")
+        self._say(
+            "state",
+            f"Joined “{admit.job.title}” as number {admit.position}.",
+            phase="starting",
+            data=self._about(conversation, admit),
+        )
         return conversation, admit
+
+    def _about(self, conversation: Conversation, admit: Admit) -> dict[str, str | int | float]:
+        """The job, for whoever watches."""
+        job = admit.job
+        return {
+            "job": job.id,
+            "title": one_line(job.title),
+            "cause": one_line(job.cause),
+            "host": conversation.host_key,
+            "host_name": one_line(conversation.host_name),
+            "address": self._address,
+            "position": admit.position,
+        }
 
     async def _stay(self, conversation: Conversation, admit: Admit) -> Outcome:
         """One connection, from admission to its end."""
@@ -399,6 +428,8 @@ class Agent:
                 memory_bytes=self._memory_bytes,
                 pace_s=self._pace_s,
                 trusted=self._trusted,
+                threads=self._governor.effort.threads,
+                share=lambda: self._governor.effort.share,
                 note=lambda text: self._say("note", text),
             )
             self._say("note", shop.findings)
@@ -459,6 +490,8 @@ class Agent:
         again = slot in self._unanswered  # refused now, it may have been taken the first time
         if slot in self._granted:
             await self._work_on(reach, shop, self._granted.pop(slot), slot)
+        if slot not in self._unanswered:
+            await self._hold()
         while self._additions.fit:
             update, trained = self._unanswered.get(slot, (None, False))
             payload: Payload = shop.update(slot) if trained else b""
@@ -478,8 +511,11 @@ class Agent:
                 later(self._tell_of, update, self.samples, self.accepted)
             if isinstance(answer, Wait):
                 waits += 1
-                if waits > 1:  # not worth a word if it is over at once
-                    self._say("state", f"Waiting for “{shop.job.title}”: {answer.reason}.")
+                if self._pauses:
+                    self._say("state", self._governor.effort.reason)
+                elif waits > 1:  # not worth a word if it is over at once
+                    held_up = f"Waiting for “{shop.job.title}”: {answer.reason}."
+                    self._say("state", held_up, phase="waiting")
                 await asyncio.sleep(min(max(answer.seconds, 0.05), MAX_WAIT_S))
                 continue
             waits = 0
@@ -496,11 +532,33 @@ class Agent:
             if trained:
                 self._tally.computed(update.samples)
 
+    @property
+    def _pauses(self) -> bool:
+        return self._governor.effort.share == 0
+
+    async def _hold(self) -> None:
+        """Wait while this machine pauses, and say why."""
+        while self._pauses:
+            self._say("state", self._governor.effort.reason)
+            await self._governor.may_work()
+
+    async def _rest(self, reach: Reach, grant: Grant) -> None:
+        """Give back what was granted, so that nobody waits for it, and hold."""
+        await reach.give_back(grant.unit.id, "the volunteer pauses", rests=True)
+        await self._hold()
+
     async def _compute(
         self, reach: Reach, shop: Workshop, grant: Grant, slot: int
     ) -> Update | None:
         unit = grant.unit
+        if self._pauses:
+            await self._rest(reach, grant)
+            return None
         await shop.need(unit.shard, self._supply, self._progress(unit), slot=slot)
+        if self._pauses:  # it may have taken a while
+            shop.let_go(slot)
+            await self._rest(reach, grant)
+            return None
         try:
             done = await shop.compute(grant, slot, reach)
         except (ChildDied, ProgramError, DataError) as error:
@@ -514,7 +572,9 @@ class Agent:
             await asyncio.sleep(AFTER_FAILURE_S)
             return None
         self._failures = 0
-        self._say("state", f"Working for “{shop.job.title}” with {shop.trainer.engine}.")
+        engine = shop.trainer.engine
+        working = f"Working for “{shop.job.title}” with {engine}."
+        self._say("state", working, phase="working", data={"engine": engine})
         return Update(
             unit=unit.id,
             base=grant.base,
@@ -547,6 +607,7 @@ class Agent:
                 data={
                     "samples": samples,
                     "accepted": accepted,
+                    "refused": self.refused,
                     "loss": update.loss,
                     "seconds": update.compute_s,
                 },
@@ -579,13 +640,20 @@ class Agent:
             host=self._host_proven,
         )
 
-    def _say(self, kind: Kind, text: str) -> None:
+    def _say(
+        self,
+        kind: Kind,
+        text: str,
+        *,
+        phase: Phase | None = None,
+        data: dict[str, str | int | float] | None = None,
+    ) -> None:
         if kind == "state":
             if text == self._state:
                 return  # said already
             self._state = text
         text = one_line(text)  # some of it may be a stranger's words, and it goes to a screen
-        self._watch(Event(kind=kind, text=text))
+        self._watch(Event(kind=kind, text=text, phase=phase, data=data or {}))
 
     async def _left_within(self, seconds: float) -> bool:
         try:

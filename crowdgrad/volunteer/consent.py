@@ -222,39 +222,52 @@ class Owner:
 def lines(request: Request, width: int = WIDTH) -> list[str]:
     """All that somebody should know before saying yes, in plain words, at `width` columns."""
     row = partial(_row, width=max(width, 2 * LABEL))
-    title = f"“{one_line(request.title)}” asks for the help of this machine."
-    said = textwrap.wrap(title, width, break_on_hyphens=False)
-    said += row("host", f"{who(request)}, at {request.address}")
-    if not request.host:
-        said += row("", "It has proven no key: a name is only a word, and nothing is remembered.")
-    if request.servers:
-        said += row("servers", f"{SERVERS} {_named(request.servers)}.")
-    said += row("what for", one_line(request.cause) or "it does not say")
-    if description := _clipped(request.description, MAX_DESCRIPTION):
-        said += row("it says", f"“{description}”")
-    if contact := _clipped(request.contact, MAX_CONTACT):
-        said += row("contact", contact)
-    said += row("data", _data(request))
-    said += row("memory", f"up to {size(request.memory_bytes)}")
-    again = ", and again what the disk may not keep of it" if request.again else ""
-    said += row(
-        "traffic",
-        f"{size(request.traffic_bytes)} once{again}, then {size(request.exchange_bytes)} "
-        "back and forth for every piece of work",
-    )
-    if exchanges := EXCHANGES[request.shares]:
-        said += row("others", exchanges)
-    said += row("disk", f"up to {size(request.disk_bytes)} for its model and training data")
-    said += row("it sees", SEES)
-    said += row("never sees", NEVER_SEES)
-    said += row("no code", NO_CODE)
-    if request.own_model:
-        said += row("walls", "none: your own model computes, which is your own code.")
-    elif not request.walls:
-        said += row("walls", WALLED)
-    else:
-        said += row("but here", f"these protections do not hold: {'; '.join(request.walls)}.")
+    said = textwrap.wrap(headline(request), width, break_on_hyphens=False)
+    for label, text in particulars(request):
+        said += row(label, text)
     return said
+
+
+def headline(request: Request) -> str:
+    return f"“{one_line(request.title)}” asks for the help of this machine."
+
+
+def particulars(request: Request) -> list[tuple[str, str]]:
+    """The same, each with what it is about; no label: it belongs to what stands before it."""
+    said = [("host", f"{who(request)}, at {request.address}")]
+    if not request.host:
+        unproven = "It has proven no key: a name is only a word, and nothing is remembered."
+        said.append(("", unproven))
+    if request.servers:
+        said.append(("servers", f"{SERVERS} {_named(request.servers)}."))
+    said.append(("what for", one_line(request.cause) or "it does not say"))
+    if description := _clipped(request.description, MAX_DESCRIPTION):
+        said.append(("it says", f"“{description}”"))
+    if contact := _clipped(request.contact, MAX_CONTACT):
+        said.append(("contact", contact))
+    said.append(("data", _data(request)))
+    said.append(("memory", f"up to {size(request.memory_bytes)}"))
+    said.append(("traffic", _traffic(request)))
+    if exchanges := EXCHANGES[request.shares]:
+        said.append(("others", exchanges))
+    said.append(("disk", f"up to {size(request.disk_bytes)} for its model and training data"))
+    said += [("it sees", SEES), ("never sees", NEVER_SEES), ("no code", NO_CODE)]
+    if request.own_model:
+        said.append(("walls", "none: your own model computes, which is your own code."))
+    elif not request.walls:
+        said.append(("walls", WALLED))
+    else:
+        missing = "; ".join(request.walls)
+        said.append(("but here", f"these protections do not hold: {missing}."))
+    return said
+
+
+def _traffic(request: Request) -> str:
+    again = ", and again what the disk may not keep of it" if request.again else ""
+    return (
+        f"{size(request.traffic_bytes)} once{again}, then {size(request.exchange_bytes)} "
+        "back and forth for every piece of work"
+    )
 
 
 def who(request: Request) -> str:

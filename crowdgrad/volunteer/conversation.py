@@ -78,8 +78,8 @@ class Reach(Protocol):
         """The bytes with that hash, of exactly that size; the caller verifies the hash."""
         ...
 
-    async def give_back(self, unit: UnitId, reason: str) -> None:
-        """Say that a unit cannot be finished here."""
+    async def give_back(self, unit: UnitId, reason: str, *, rests: bool = False) -> None:
+        """Say that a unit cannot be finished here. `rests`: because we pause."""
         ...
 
 
@@ -182,8 +182,8 @@ class Conversation:
         await self.connection.send(Fetch(ticket=ticket))
         return await fresh
 
-    async def give_back(self, unit: UnitId, reason: str) -> None:
-        await self.connection.send(GiveBack(unit=unit, reason=reason))
+    async def give_back(self, unit: UnitId, reason: str, *, rests: bool = False) -> None:
+        await self.connection.send(GiveBack(unit=unit, reason=reason, rests=rests))
 
     def _sink(self, message: Message, length: int) -> memoryview:
         into = NO_ROOM

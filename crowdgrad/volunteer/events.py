@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Kind = Literal["state", "progress", "unit", "trouble", "note"]
+Phase = Literal["starting", "looking", "working", "waiting"]
+"""Where the work is: at its beginning or that of a job, on the way to one, at it, or held up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +19,8 @@ class Event:
     stays: bool = False
     """It is still worth reading when the next event has come."""
     data: dict[str, str | int | float] = field(default_factory=dict)
+    phase: Phase | None = None
+    """Where the work is from now on; None: as before."""
 
 
 Watch = Callable[[Event], None]

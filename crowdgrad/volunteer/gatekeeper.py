@@ -67,6 +67,7 @@ class Gatekeeper:
                     "job": request.job,
                     "program": request.program,
                     "memory_bytes": request.memory_bytes,
+                    "data_bytes": request.traffic_bytes,
                     "walls_missing": "; ".join(request.walls),
                 },
             )

@@ -62,6 +62,8 @@ class Journal:
         """Samples of this job so far, as the agent counts them."""
         self.host = ""
         """Whom the lines that follow are about."""
+        self.seconds = 0.0
+        """Of computing, since we began."""
 
     def watch(self, inner: Watch) -> Watch:
         """`inner`, and a line here for everything worth one."""
@@ -133,7 +135,9 @@ class Journal:
         self._units += 1
         self._samples += total - self._total if total >= self._total else total
         self._total = total
-        self._seconds += float(event.data.get("seconds", 0.0))
+        seconds = float(event.data.get("seconds", 0.0))
+        self._seconds += seconds
+        self.seconds += seconds
 
     def _new(self, event: Event, now: float) -> bool:
         """Whether a state is news: waiting and working may take turns many times a minute."""

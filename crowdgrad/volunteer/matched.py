@@ -48,13 +48,15 @@ async def one_after_another(
     *,
     may_go_on: Callable[[CrowdgradError | Outcome], bool],
     parting: Callable[[Outcome], str] = ended,
+    unwelcome: Callable[[], bool] = lambda: False,
     wants: Wants | None = None,
     again_s: float = AGAIN_S,
 ) -> None:
     """Work for one job after the other; closes the presence at the end.
 
     `pay` visits a host. `may_go_on`: after this error, which is raised otherwise, or this outcome.
-    `parting`: what to say between two jobs.
+    `parting`: what to say between two jobs. `unwelcome`: whether the job just left is not to be
+    gone to again.
     `wants`: the next is to be this one; None: any other that we would work for.
     """
     unwanted: deque[JobId] = deque(maxlen=MAX_AVOIDED - 1)
@@ -72,7 +74,9 @@ async def one_after_another(
             else:
                 if not may_go_on(outcome):
                     return
-                watch(Event(kind="state", text=parting(outcome)))
+                watch(Event(kind="state", text=parting(outcome), phase="looking"))
+                if unwelcome():
+                    unwanted.append(match.listing.id)
             if wants is not None:
                 match = await match.presence.next_job(wants=wants)
             else:

@@ -10,11 +10,13 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
+from pathlib import Path
 
 from crowdgrad import __version__
 from crowdgrad.domain.codes import LocalCode
+from crowdgrad.domain.manners import Effort, Limits
 from crowdgrad.domain.matching import ANYONE, Machine, Wants
 from crowdgrad.domain.routes import Whereabouts, route_of
 from crowdgrad.errors import (
@@ -39,11 +41,15 @@ from crowdgrad.volunteer.agent import Agent, Outcome
 from crowdgrad.volunteer.consent import Ask, Owner
 from crowdgrad.volunteer.countersigning import Countersigning
 from crowdgrad.volunteer.events import Event, Watch
+from crowdgrad.volunteer.governor import Governor, limits_of, without_rules
 from crowdgrad.volunteer.hosts import KnownHosts, Refusals, fingerprint, fingerprints
 from crowdgrad.volunteer.journal import Journal
 from crowdgrad.volunteer.matched import OF_ONE_JOB, ended, one_after_another
 from crowdgrad.volunteer.metered import Manners
 from crowdgrad.volunteer.probe import describe, machine, utc_offset_s
+from crowdgrad.volunteer.readings import Machine as ThisMachine
+from crowdgrad.volunteer.remote.desk import ANOTHER, Desk, Work
+from crowdgrad.volunteer.remote.totals import Past
 from crowdgrad.volunteer.resting import FAREWELL, OVER, Resting, in_own_time
 from crowdgrad.volunteer.sharing import Sharing
 from crowdgrad.volunteer.talk import Trusted
@@ -79,6 +85,11 @@ class Options:
     """What to help before anything else; none: those of the settings."""
     hosts: tuple[str, ...] = ()
     """Fingerprints of the only hosts to help; none: any."""
+    announce: Path | None = None
+    """Serve the HTTP API, and write to this file where it is found."""
+    http_port: int = 0
+    hosted: bool = False
+    """A host started it on its own machine: it works as hard as it can."""
 
 
 async def work(
@@ -89,22 +100,41 @@ async def work(
     outcomes: list[Outcome],
     *,
     ask: Ask | None = None,
+    governor: Governor | None = None,
+    opened: Callable[[Desk], None] = lambda desk: None,
 ) -> None:
     """Work until there is nothing left to do or `stop` is set. Raises CrowdgradError.
 
     `outcomes` receives how each job ended, as it ends. `ask`: puts the question whether to help a
-    host to a person; None where there is none.
+    host to a person; None where there is none. `governor`: says how hard to work; by default one
+    that keeps to the settings. `opened` hears of the desk at which the work is seen and steered.
     """
+    governor = governor or governor_for(options, settings)
     goal = target.read(options.target)
     wants = wanted(goal, options, settings)
     key = identity.guest(options.seed) if options.guest else identity.load_or_make(settings.home)
     journal = Journal(settings.home, time.time)
-    watch = journal.watch(watch)
-    visits = Visits(_owner(options, settings, ask), journal, outcomes, only=wants.hosts)
     counted = tally.Tally(None if options.guest else settings.home / tally.NAME, time.monotonic)
+    desk = Desk(
+        Work(
+            name=describe(key, settings.name).name,
+            key=key.id,
+            governor=governor,
+            totals=Past(settings.home, counted, journal).totals,
+            leave=lambda: visits.move_on(agent, ANOTHER),
+            stop=stop.set,
+            one_job=options.once or options.target is not None,
+        ),
+        time.time,
+    )
+    watch = desk.watch(journal.watch(watch))
+    ask = desk.asking(ask) if options.announce is not None else ask
+    visits = Visits(
+        _owner(options, settings, ask), journal, outcomes, only=wants.hosts, ended=desk.ended
+    )
     said = metered.said_of(settings.metered)
     manner = Manners(said, lambda text: watch(Event(kind="note", text=text)), metered.read)
-    agent = _agent(options, settings, key, visits, counted, watch, manner)
+    agent = _agent(options, settings, key, visits, counted, watch, manner, governor)
     if goal.routes:
         where = Whereabouts(routes=goal.routes, key=goal.key, job=goal.job or "")
         jobs = visits.pay(agent, where)
@@ -126,12 +156,55 @@ async def work(
             jobs = _nearby_first(agent, visits, searching, watch, jobs)
     me = agent.volunteer
     journal.write("start", f"{me.software} lends this machine as {me.name} (key {me.id}).")
-    looking = asyncio.create_task(manner.run())
+    opened(desk)
+    beside = [asyncio.create_task(manner.run()), asyncio.create_task(governor.run())]
     try:
-        await _until_stopped(jobs, agent, stop)
+        async with _steered(desk, options):
+            await _until_stopped(jobs, agent, stop)
     finally:
-        looking.cancel()
+        jobs.close()  # where nothing came of it
+        for task in beside:
+            task.cancel()
         journal.write("stop", "It lends this machine no more.")
+
+
+@contextlib.asynccontextmanager
+async def _steered(desk: Desk, options: Options) -> AsyncIterator[None]:
+    """With the HTTP API beside it, where that is wanted."""
+    async with contextlib.AsyncExitStack() as stack:
+        if options.announce is not None:
+            from crowdgrad.volunteer.remote.api import served
+
+            await stack.enter_async_context(served(desk, options.announce, options.http_port))
+        try:
+            yield
+        finally:
+            desk.close("It lends this machine no more.")
+
+
+def governor_for(options: Options, settings: Settings) -> Governor:
+    """How hard to work, as the settings say; those a host started are not held back."""
+    limits = limits_of(settings)
+    if options.hosted or options.token:
+        return Governor(without_rules(limits))
+    return Governor(limits, read=ThisMachine().read)
+
+
+def _obey(governor: Governor, agent: Agent, connect: Dialler, manner: Manners) -> None:
+    """Have all that works here do as it says, from now on."""
+
+    def rest(effort: Effort) -> None:
+        manner.paused = effort.share == 0
+
+    def limit(limits: Limits) -> None:
+        now = asyncio.get_running_loop().time()
+        connect.up = throttle.changed(connect.up, limits.most_upload_mbps, now)
+        connect.down = throttle.changed(connect.down, limits.most_download_mbps, now)
+        agent.lend(limits.memory_mb * 1_000_000 or None)
+
+    governor.subscribe(rest)
+    governor.heed(limit)
+    rest(governor.effort)
 
 
 def _sharing(
@@ -177,6 +250,7 @@ def _agent(
     counted: tally.Tally,
     watch: Watch,
     manner: Manners,
+    governor: Governor,
 ) -> Agent:
     connect = Dialler(
         key=key,
@@ -184,7 +258,7 @@ def _agent(
         up=throttle.of_mbps(settings.most_upload_mbps),
         down=throttle.of_mbps(settings.most_download_mbps),
     )
-    return Agent(
+    agent = Agent(
         identity=key,
         volunteer=describe(key, settings.name, own_model=options.trusted is not None),
         chunks=ChunkStore(settings.home / "chunks", settings.cache_mb << 20),
@@ -202,7 +276,10 @@ def _agent(
         refusals=None if options.token else Refusals(settings.home),
         all_walls=settings.walls == "all",
         memory_bytes=settings.memory_mb * 1_000_000 or None,
+        governor=governor,
     )
+    _obey(governor, agent, connect, manner)
+    return agent
 
 
 def wanted(goal: target.Target, options: Options, settings: Settings) -> Wants:
@@ -229,7 +306,8 @@ def wanted(goal: target.Target, options: Options, settings: Settings) -> Wants:
 
 async def _with_code(agent: Agent, visits: Visits, code: LocalCode, watch: Watch) -> None:
     """Work for the host on this network whose key makes that code."""
-    watch(Event(kind="state", text=f"Looking for {code} on the local network."))
+    looking = f"Looking for {code} on the local network."
+    watch(Event(kind="state", text=looking, phase="looking"))
     async with lan.Watcher(tell=_no_network(watch)) as watcher:
         has_it = neighbours.has_code(code)
         found = await neighbours.one(watcher, has_it, neighbours.LOOK_S)
@@ -261,7 +339,7 @@ async def _nearby_first(
         except OF_ONE_JOB as error:
             watch(Event(kind="trouble", text=f"{error} Looking for another job."))
             return True
-        return not (searching.options.once or visits.outcomes[-1].left)
+        return visits.moving_on or not (searching.options.once or visits.outcomes[-1].left)
 
     with contextlib.closing(matched):
         async with lan.Watcher(tell=_no_network(watch)) as watcher:
@@ -274,7 +352,7 @@ async def _nearby_first(
             except Unreachable:
                 if searching.chosen:
                     raise
-            watch(Event(kind="state", text=NOBODY_YET))
+            watch(Event(kind="state", text=NOBODY_YET, phase="looking"))
             await round_.go(None)
 
 
@@ -371,6 +449,7 @@ async def _one_match_after_another(
         watch,
         may_go_on=jobs.may_go_on,
         parting=jobs.parting,
+        unwelcome=jobs.unwelcome,
         wants=wants if wants.job is not None else None,
     )
 
@@ -397,7 +476,8 @@ class _Matched:
 
     def waits(self, reason: str) -> None:
         if not self._visits.under_way:  # the matchmaker may know before us that a job is over
-            self._watch(Event(kind="state", text=in_own_time(reason, self._offset_s)))
+            told = in_own_time(reason, self._offset_s)
+            self._watch(Event(kind="state", text=told, phase="looking"))
 
     def turned_away(self, error: CrowdgradError) -> None:
         if self._visits.under_way:  # otherwise it is what the wait for a job ends with
@@ -426,8 +506,11 @@ class _Matched:
     def parting(self, outcome: Outcome) -> str:
         return FAREWELL if self._rested(outcome) else ended(outcome)
 
+    def unwelcome(self) -> bool:
+        return self._visits.moving_on
+
     def may_go_on(self, after: CrowdgradError | Outcome) -> bool:
-        if isinstance(after, Outcome) and self._rested(after):
+        if isinstance(after, Outcome) and (self._rested(after) or self._visits.moving_on):
             return True
         if self._searching.wants.job is not None:
             return False

@@ -195,8 +195,8 @@ class _Lane:
     async def get(self, wanted: ChunkHash, size: int) -> bytes:
         return await self._host.get(wanted, size)
 
-    async def give_back(self, unit: UnitId, reason: str) -> None:
-        await self._host.give_back(unit, reason)
+    async def give_back(self, unit: UnitId, reason: str, *, rests: bool = False) -> None:
+        await self._host.give_back(unit, reason, rests=rests)
 
     def _wants(self, update: Update) -> bool:
         """Whether what comes with the verdict on an update is of use: not in rounds, which end

@@ -77,6 +77,8 @@ class Compute(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """Add to the update in the slot."""
     room: int = -1
     """The one its shard lies in, where shards take turns; else each has its place."""
+    share: float = 1.0
+    """Of the time: rest between batches for the remainder."""
     turn: int = 0
     """Comes back with the answer, so that none is taken for another's."""
 

@@ -92,6 +92,9 @@ class Tally:
     def of(self, job: JobId) -> Given | None:
         return self._rows.get(job)
 
+    def all(self) -> list[Given]:
+        return list(self._rows.values())
+
     def begin(self, job: JobId, title: str, work: float) -> None:
         """Count for this job from now on, from where we were."""
         self.keep()

@@ -54,6 +54,7 @@ from crowdgrad.program.engines.onnx_memory import RUNTIME_BYTES, Piece, piece_fo
 from crowdgrad.program.engines.replica import held_bytes
 from crowdgrad.volunteer import talk
 from crowdgrad.volunteer.arena import Arena, Region
+from crowdgrad.volunteer.pacing import Paced, Pacer
 from crowdgrad.volunteer.sandbox.enter import limit_memory, seal
 from crowdgrad.volunteer.sandbox.walls import Held
 
@@ -92,6 +93,9 @@ class Trainer:
         self.memory_bytes += resident_bytes(program, found, samples, evaluates=setup.evaluates)
         if setup.trusted is None:  # what the owner's own model takes is the owner's to judge
             _check_memory(self.memory_bytes, setup.memory_bytes)
+        # A GPU is busy while this process is not: with it, all the time of a unit counts.
+        own = setup.trusted is not None
+        self._pacer = Pacer(busy=time.perf_counter) if own else Pacer(threads=setup.threads)
         self._load: Load | None = None
         self._engine: Engine | None = None
         self._packing = Packing(setup.local.codec, spec.size)
@@ -122,7 +126,11 @@ class Trainer:
 
     def compute(self, ask: talk.Compute) -> talk.Computed:
         started = time.perf_counter()
-        result = self._result(ask)
+        self._pacer.begin(ask.share)
+        try:
+            result = self._result(ask)
+        finally:
+            self._pacer.end()
         if self._setup.pace_s > 0 and ask.unit.kind == "train":  # a host waits for its evaluations
             time.sleep(self._setup.pace_s * len(ask.numbers))
         return talk.Computed(
@@ -217,8 +225,8 @@ class Trainer:
     def _batches(self, ask: talk.Compute) -> Sequence[Batch]:
         gather = partial(self._batch, ask.unit, self._columns(ask.unit.shard, ask.room))
         if self._setup.trusted is not None:
-            return _Later(gather, ask.numbers)
-        return [gather(number) for number in ask.numbers]
+            return Paced(_Later(gather, ask.numbers), self._pacer.rest)
+        return Paced([gather(number) for number in ask.numbers], self._pacer.rest)
 
     def _batch(self, unit: Unit, columns: tuple[Column, ...], number: int) -> Batch:
         batches = self._plan(unit)

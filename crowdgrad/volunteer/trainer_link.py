@@ -244,7 +244,7 @@ class TrainerLink:
         pauses_s = self._setup.pace_s * len(ask.numbers)
         first = self._slowest_s == 0.0 and self._setup.trusted is not None
         least_s = TRUSTED_START_S if first else START_S
-        return pauses_s + max(least_s, PATIENCE_FACTOR * self._slowest_s)
+        return pauses_s + max(least_s, PATIENCE_FACTOR * self._slowest_s) / ask.share
 
     async def _ask(self, message: talk.ToTrainer, wanted: type[A], patience_s: float) -> A:
         """Before there is a `_watch`: one that is stuck is ended, and read as any that died."""

@@ -22,15 +22,22 @@ class Visits:
         outcomes: list[Outcome],
         *,
         only: frozenset[str] | None = None,
+        ended: Callable[[Outcome | None], None] = lambda outcome: None,
     ) -> None:
-        """`only`: the keys of the only hosts to help, whatever a matchmaker says; None: any."""
+        """`only`: the keys of the only hosts to help, whatever a matchmaker says; None: any.
+
+        `ended` hears how each visit ended; None: it was broken off.
+        """
         self._owner = owner
         self._journal = journal
         self.outcomes = outcomes
         self._only = only
+        self._ended = ended
         self._listing: JobListing | None = None
         self.under_way = False
         """Whether we are at a host just now."""
+        self.moving_on = False
+        """Our owner wants another job than the one at hand, or the last one."""
 
     async def pay(
         self,
@@ -45,7 +52,8 @@ class Visits:
         `moved`: where the matchmaker says that it is by now; `introduction`: what it is to be
         shown.
         """
-        self._listing, self.under_way = listing, True
+        self._listing, self.under_way, self.moving_on = listing, True, False
+        result: Outcome | None = None
         self._journal.host = str(where)
         ended = "It was broken off."
         try:
@@ -53,6 +61,7 @@ class Visits:
             if listing is not None:
                 outcome = replace(outcome, code=listing.code)
             self.outcomes.append(outcome)
+            result = outcome
             ended = f"It ended: {outcome.reason}. {outcome.samples} samples were used."
         except asyncio.CancelledError:
             ended = "It was stopped here."
@@ -62,8 +71,15 @@ class Visits:
             raise
         finally:
             self.under_way = False
+            self._ended(result)
             self._journal.end_job(ended)
             self._journal.host = ""
+
+    def move_on(self, agent: Agent, why: str) -> None:
+        """Leave the host at hand, if any, and go on to another."""
+        if self.under_way:
+            self.moving_on = True
+            agent.rest(why)
 
     async def consent(self, request: Request) -> tuple[bool, str]:
         """Raises TurnedAway where another host sits there than the matchmaker told us."""

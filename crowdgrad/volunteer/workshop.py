@@ -43,6 +43,7 @@ NO_METRICS: frozenset[str] = frozenset()
 Numbers = tuple[bytes, ...]
 """All that lies in a slot."""
 Note = Callable[[str], None]
+Share = Callable[[], float]
 
 
 class Workshop:
@@ -55,8 +56,10 @@ class Workshop:
         arena: Arena,
         trainer: TrainerLink,
         setup: talk.Setup,
+        share: Share = lambda: 1.0,
         note: Note = lambda text: None,
     ) -> None:
+        """`share`: how much of the time the trainer may compute, as of now."""
         self.job = job
         self.trainer = trainer
         self.spec = spec
@@ -73,6 +76,7 @@ class Workshop:
         self._window = Window(setup.plan.rooms) if setup.plan.rooms else None
         self._unheard = False
         """A lane went while the trainer was computing for it, and may still be."""
+        self._share = share
         self._note = note
         self._ending: set[asyncio.Task[None]] = set()
         """Tasks that nobody waits for any more."""
@@ -89,6 +93,8 @@ class Workshop:
         memory_bytes: int,
         pace_s: float = 0.0,
         trusted: talk.Trusted | None = None,
+        threads: int = 1,
+        share: Share = lambda: 1.0,
         note: Note = lambda text: None,
     ) -> Workshop:
         """Fetch program and manifest, lay out the memory, have the program checked.
@@ -113,14 +119,14 @@ class Workshop:
             plan=layout(wanted, memory_bytes),
             local=job.local,
             seed=job.seed,
-            threads=1,
+            threads=threads,
             samples=largest_batch(job.local, spec, records, job.stop.epochs),
             memory_bytes=memory_bytes,
             evaluates=admit.position == 0,
             pace_s=pace_s,
             trusted=trusted,
         )
-        opened = partial(cls._checked, job, manifest, spec, raw, note=note)
+        opened = partial(cls._checked, job, manifest, spec, raw, share=share, note=note)
         try:
             return await opened(setup)
         except ProgramRefused as error:
@@ -140,6 +146,7 @@ class Workshop:
         raw: tuple[bytes, bytes],
         setup: talk.Setup,
         *,
+        share: Share,
         note: Note,
     ) -> Workshop:
         """`raw`: program and manifest. `setup.memory_bytes`: all that is lent, the arena too."""
@@ -156,6 +163,7 @@ class Workshop:
             arena=arena,
             trainer=TrainerLink(arena, setup, note=note),
             setup=setup,
+            share=share,
             note=note,
         )
         try:
@@ -322,10 +330,11 @@ class Workshop:
         try:
             await asyncio.shield(task)
         except BaseException:
-            self._leave(slot)
+            self.let_go(slot)
             raise
 
-    def _leave(self, slot: int) -> None:
+    def let_go(self, slot: int) -> None:
+        """The unit in that slot needs its shard no more."""
         if self._window is not None:
             self._window.leave(slot)
 
@@ -371,7 +380,7 @@ class Workshop:
             self._unheard = True  # the trainer finishes what it was asked, and reads the shard
             raise
         finally:
-            self._leave(slot)
+            self.let_go(slot)
 
     def _check_unit(self, unit: Unit) -> None:
         """Raises MessageError for one that the host did not announce."""
@@ -394,6 +403,7 @@ class Workshop:
         room = self._window.room_of(unit.shard) if self._window is not None else -1
         # An evaluation is of one version, however long it takes.
         stretch = every if unit.kind == "train" and 0 < every < unit.batches else unit.batches
+        share = self._share() or 1.0  # what is under way is finished, and soon
         done: list[talk.Computed] = []
         for first in range(0, unit.batches, stretch):
             if first > 0:
@@ -407,6 +417,7 @@ class Workshop:
                 fresh=first > 0 or grant.link == 0,
                 add=first > 0,
                 room=room,
+                share=share,
             )
             began = asyncio.get_running_loop().time()
             answer = await self.trainer.compute(ask)

@@ -95,13 +95,26 @@ def test_hours_that_are_none_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path
 
 
 def test_what_is_to_stay_on_the_screen_stays() -> None:
-    shown: list[str] = []
     kept: list[str] = []
-    watch = work._spoken(shown.append, kept.append)
+    watch = work._staying(kept.append)
     watch(Event(kind="state", text="Working."))
     watch(Event(kind="trouble", text="Turned away.", stays=True))
     watch(Event(kind="trouble", text="Trying again."))
-    assert (shown, kept) == (["Working.", "Trying again."], ["Turned away."])
+    assert kept == ["Turned away."]
+
+
+def test_two_things_do_not_go_to_standard_output(tmp_path: Path) -> None:
+    args = parser().parse_args(["work", "--home", str(tmp_path), "--events", "--json", "-"])
+    with pytest.raises(SettingError, match="both write to standard output"):
+        work.run(args)
+
+
+def test_where_the_api_is_announced(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    options, _ = asked(monkeypatch, tmp_path)
+    assert (options.announce, options.http_port) == (None, 0)
+    file = tmp_path / "work.json"
+    options, _ = asked(monkeypatch, tmp_path, "--announce", str(file), "--http-port", "8799")
+    assert (options.announce, options.http_port) == (file, 8799)
 
 
 def test_the_json_names_each_job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -96,6 +96,30 @@ def test_a_trainer_that_is_not_replaced_any_more_ends_the_work() -> None:
     assert len(said) == 1
 
 
+def test_while_it_pauses_a_unit_goes_back_without_blame_and_none_is_computed() -> None:
+    async def main() -> None:
+        seen: list[Event] = []
+        said: list[GiveBack] = []
+
+        async def give_back(unit: UnitId, reason: str, *, rests: bool = False) -> None:
+            said.append(GiveBack(unit=unit, reason=reason, rests=rests))
+
+        talking: Any = SimpleNamespace(give_back=give_back)
+        shop: Any = Shop(Broken(ComputeError("nobody may compute")))
+        me = agent(seen)
+        me._governor.pause(None)
+        computing = asyncio.create_task(me._compute(talking, shop, GRANT, 0))
+        await asyncio.sleep(1000.0)
+        assert not computing.done(), "it holds"
+        assert said == [GiveBack(unit=1, reason="the volunteer pauses", rests=True)]
+        assert [event.text for event in seen] == ["Paused by you, until you resume."]
+        me._governor.resume()
+        assert await computing is None
+        assert len(said) == 1
+
+    run_virtual(main())
+
+
 def test_the_same_state_is_said_once() -> None:
     seen: list[Event] = []
     me = agent(seen)

@@ -1,0 +1,91 @@
+"""The duty cycle: a trainer that may compute for a share of the time rests between its batches.
+
+    owed ← owed + busy / share - passed
+
+After a batch of t seconds that is t (1/share - 1). It is rested before the next batch, not before
+the answer: an update that is done goes home at once, and the time until the next unit comes counts
+as rest. What a late timer slept too long is made good; of what was idle by itself little is saved.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import overload
+
+from crowdgrad.program.engines.base import Batch
+
+SAVED_S = 0.05
+"""Rest that is taken ahead, at most: so much may be worked off without a pause."""
+LEAST_S = 0.002
+"""Shorter rests are put off: a timer is not that exact."""
+
+
+class Pacer:
+    def __init__(
+        self,
+        *,
+        threads: int = 1,
+        busy: Callable[[], float] = time.process_time,
+        clock: Callable[[], float] = time.perf_counter,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """`busy`: seconds spent so far, over all of so many threads. `clock`: seconds passed."""
+        self._threads = threads
+        self._busy = busy
+        self._clock = clock
+        self._sleep = sleep
+        self._share = 1.0
+        self._owed_s = 0.0
+        self._at, self._spent = clock(), busy()
+
+    def begin(self, share: float) -> None:
+        """A unit, to be computed with this share of the time. What was idle since the last counts
+        as rest."""
+        self._account(0.0)
+        self._share = share
+        if share == 1:
+            self._owed_s = min(0.0, self._owed_s)
+
+    def rest(self) -> None:
+        """Before each batch."""
+        self._account(1 / self._share)
+        if self._share < 1 and self._owed_s >= LEAST_S:
+            self._sleep(self._owed_s)
+            self._account(0.0)
+
+    def end(self) -> None:
+        """Of a unit."""
+        self._account(1 / self._share)
+
+    def _account(self, weight: float) -> None:
+        at, spent = self._clock(), self._busy()
+        busy_s = (spent - self._spent) / self._threads
+        self._owed_s = max(-SAVED_S, self._owed_s + weight * busy_s - (at - self._at))
+        self._at, self._spent = at, spent
+
+
+class Paced(Sequence[Batch]):
+    """Batches before each of which a rest is due, the first time it is taken."""
+
+    def __init__(self, batches: Sequence[Batch], rest: Callable[[], None]) -> None:
+        self._batches = batches
+        self._rest = rest
+        self._taken = 0
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    @overload
+    def __getitem__(self, index: int) -> Batch: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Batch]: ...
+
+    def __getitem__(self, index: int | slice) -> Batch | Sequence[Batch]:
+        if isinstance(index, slice):
+            return self._batches[index]
+        if index == self._taken < len(self._batches):
+            self._taken += 1
+            self._rest()
+        return self._batches[index]

@@ -1,0 +1,1 @@
+"""The volunteer, seen and steered from elsewhere on this machine: terminal, panel, scripts."""

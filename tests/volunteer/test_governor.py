@@ -1,0 +1,120 @@
+"""The governor: what it reads and is told becomes an effort, at once, and everybody hears of it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from crowdgrad.domain.manners import Effort, Limits, Profile, Readings
+from crowdgrad.settings import Settings
+from crowdgrad.volunteer.governor import LOOK_S, Governor, free, limits_of, without_rules
+from tests.virtual_time import run_virtual
+
+DAY_S = 86_400.0
+
+
+class World:
+    """A machine under the loop's own clock, which begins at noon."""
+
+    def __init__(self, limits: Limits) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        self.now = lambda: 1000 * DAY_S + 43_200 + loop.time() - began
+        self.idle_s: float | None = None
+        self.on_battery = False
+        self.heard: list[Effort] = []
+        self.governor = Governor(limits, read=self.read, wall=self.now, minute=self.minute)
+        self.governor.subscribe(self.heard.append)
+
+    def minute(self, at: float) -> int:
+        return int(at // 60) % 1440
+
+    async def read(self) -> Readings:
+        at = self.now()
+        return Readings(
+            at=at,
+            minute_of_day=self.minute(at),
+            idle_s=self.idle_s,
+            on_battery=self.on_battery,
+        )
+
+
+def test_a_pause_counts_at_once_and_ends_by_itself() -> None:
+    async def main() -> None:
+        world = World(Limits())
+        governor = world.governor
+        running = asyncio.create_task(governor.run())
+        governor.pause(7200.0)
+        assert governor.effort.share == 0
+        assert governor.paused_until == world.now() + 7200.0
+        began = world.now()
+        await governor.may_work()
+        assert 7200.0 <= world.now() - began <= 7200.0 + LOOK_S
+        assert not governor.paused
+        assert [effort.share for effort in world.heard] == [0.0, 1.0]
+        governor.pause(None)
+        await asyncio.sleep(10 * DAY_S)
+        assert governor.paused
+        assert governor.effort.share == 0
+        governor.resume()
+        assert governor.effort.share == 1
+        running.cancel()
+
+    run_virtual(main())
+
+
+def test_it_follows_the_machine() -> None:
+    async def main() -> None:
+        world = World(Limits())
+        running = asyncio.create_task(world.governor.run())
+        shares = []
+        for world.idle_s, world.on_battery in ((0.0, False), (0.0, True), (900.0, False)):
+            await asyncio.sleep(2 * LOOK_S)
+            shares.append(world.governor.effort.share)
+        running.cancel()
+        assert shares == [0.5, 0.0, 1.0]
+        assert [effort.share for effort in world.heard] == shares, "each change is told once"
+
+    run_virtual(main())
+
+
+def test_other_limits_count_at_once_and_those_who_keep_them_hear_of_it() -> None:
+    async def main() -> None:
+        world = World(Limits())
+        kept: list[Limits] = []
+        world.governor.heed(kept.append)
+        limits = Limits(idle=Profile(share=0.25), most_upload_mbps=2.0)
+        world.governor.set_limits(limits)
+        assert world.governor.limits == limits
+        assert kept == [limits]
+        assert world.governor.effort.share == 0.25
+        world.governor.set_limits(limits)
+        assert len(world.heard) == 1, "nothing has changed"
+        with pytest.raises(ValueError, match="a pause of -1"):
+            world.governor.pause(-1)
+
+    run_virtual(main())
+
+
+def test_settings_become_limits() -> None:
+    settings = replace(
+        Settings(), cpu=20, cpu_idle=80, threads=2, only_when_idle=True, hours="22-7", memory_mb=512
+    )
+    assert limits_of(settings) == Limits(
+        in_use=Profile(share=0.2, threads=2),
+        idle=Profile(share=0.8, threads=2),
+        only_when_idle=True,
+        hours="22-7",
+        memory_mb=512,
+    )
+    assert limits_of(Settings()) == Limits(), "one place has the gentle defaults"
+
+
+def test_those_a_host_starts_are_not_held_back() -> None:
+    limits = without_rules(Limits(hours="1-2", only_when_idle=True, memory_mb=512))
+    assert limits.memory_mb == 512
+    governor = Governor(limits)
+    assert governor.effort.share == 1
+    assert free().effort.share == 1
