@@ -48,6 +48,7 @@ STATED = {
     "mnist_mlp": ("accuracy", ">", 0.96),
     "mnist_resnet": ("accuracy", ">", 0.975),
     "mnist_vae": ("reconstruction", "<", 115),
+    "ready_mlp": ("accuracy", ">", 0.93),
     "shakespeare_gpt": ("perplexity", "<", 8),
     "vowels_gru": ("accuracy", ">", 0.92),
     "vowels_lstm": ("accuracy", ">", 0.92),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crowdgrad.cli.output import JSON_HELP, write_json
+from crowdgrad.cli.output import JSON_HELP, add_tied, write_json
 from crowdgrad.errors import DataError, ProgramError, TargetError, UserError
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from crowdgrad.capture.speed import Speed
     from crowdgrad.capture.task import Task
     from crowdgrad.domain.data import Field
+    from crowdgrad.host.job import JobPlan
 
 TEXT = """\
 Capture a task as a gradient program and compare it with PyTorch's own
@@ -39,7 +40,7 @@ SECONDS = 2.0
 MEASURED = ("max_gradient_error", "parameters", "frozen", "buffers", "bytes_per_update",
             "program_bytes", "work_per_sample", "noise_inputs", "smallest_batch", "fixed_batch",
             "sample_weights", "activation_bytes", "conv_form", "conv_times_ms",
-            "speed")  # fmt: skip
+            "speed", "estimate")  # fmt: skip
 LISTS: dict[str, list[str]] = {"operators": [], "metrics": [], "notes": []}
 
 
@@ -51,6 +52,7 @@ class Subject:
     batch_size: int | None = None
     fields: tuple[Field, ...] | None = None
     records: list[NDArray[Any]] | None = None
+    plan: JobPlan | None = None
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -63,6 +65,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("target", metavar="MODULE:OBJECT", help="the task or job, or a job file")
     parser.add_argument("--no-speed", action="store_true", help="do not measure how fast it is")
     parser.add_argument("--json", metavar="FILE", help=JSON_HELP)
+    add_tied(parser)
     parser.set_defaults(run=run)
 
 
@@ -107,7 +110,14 @@ def _examine(args: argparse.Namespace, say: Callable[[str], None]) -> dict[str, 
             fields=subject.fields,
             records=subject.records,
         )
-    return _findings(captured, speed)
+    found = _findings(captured, speed)
+    found["estimate"] = None
+    if subject.plan is not None:
+        from crowdgrad.host.estimating import of_plan
+
+        say("estimating the whole training")
+        found["estimate"] = asdict(of_plan(subject.plan, captured, probe=not args.no_speed))
+    return found
 
 
 def _subject(target: str) -> Subject:
@@ -138,6 +148,7 @@ def _subject(target: str) -> Subject:
         batch_size=found.recipe.local().batch_size,
         fields=fields_of(found.data),
         records=list(some_of(found.data, GATE_RECORDS)),
+        plan=found,
     )
 
 
@@ -213,6 +224,7 @@ def _rows(found: dict[str, Any]) -> dict[str, str]:
         "Batches": f"of {only} alone" if only else f"of {smallest} or more",
         "Gradient error": f"{found['max_gradient_error']:.1e} at most, relative to PyTorch",
         "Speed here": _spell_speed(found["speed"]),
+        "Training here": _spell_estimate(found.get("estimate")),
         "Convolutions": _spell_form(found["conv_form"], found["conv_times_ms"]),
         "Random inputs": str(found["noise_inputs"] or ""),
         "Sample weights": "the loss gives one value per sample" * found["sample_weights"],
@@ -230,6 +242,21 @@ def _spell_speed(speed: dict[str, float] | None) -> str:
         f"{speed['torch_ms']:.3g} ms), {speed['samples_per_s']:,.0f} samples/s; one thread, "
         f"batches of {speed['batch']}"
     )
+
+
+def _spell_estimate(estimate: dict[str, Any] | None) -> str:
+    if estimate is None or estimate["total_s"] is None:
+        return ""
+    return (
+        f"about {_duration(estimate['total_s'])} alone on one thread: {estimate['epochs']} epochs "
+        f"of {estimate['steps_per_epoch']:,} steps, {_duration(estimate['epoch_s'])} each"
+    )
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def _spell_form(form: str | None, times_ms: dict[str, float] | None) -> str:

@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from crowdgrad.cli.events import EVENTS_HELP, Lines, check_stdout
 from crowdgrad.cli.output import JSON_HELP, add_common, whole, write_json
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ A job file:
   epochs = 10
 """
 PLAIN_EVERY_S = 2.0
+EVENTS_EVERY_S = 1.0
 LOOPBACK = "127.0.0.1"
 OPENING = "Finding out how others can reach this machine"
 ALONE = "Only this machine trains: nobody has agreed to publish the data."
@@ -146,10 +148,16 @@ def _add_telling(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--plain", action="store_true", help="lines for a log, no live display")
     group.add_argument("--qr", action="store_true", help="draw the job's link also into a log")
     group.add_argument("--json", metavar="FILE", help=JSON_HELP)
+    group.add_argument("--events", action="store_true", help=EVENTS_HELP)
     group.add_argument("--http-port", type=int, help="port of the HTTP API (any free one)")
     group.add_argument(
-        "--announce", metavar="FILE", help="write address, API and folder as JSON once it runs"
-    )
+        "--announce", metavar="FILE",
+        help="write address, API, its token and the folder as JSON once it runs",
+    )  # fmt: skip
+    group.add_argument(
+        "--page", metavar="[HOST:]PORT", type=page_place,
+        help="serve the job's public page there, for reading only (all networks)",
+    )  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
@@ -164,6 +172,7 @@ def run(args: argparse.Namespace) -> int:
 def _check(args: argparse.Namespace) -> None:
     from crowdgrad.errors import TargetError
 
+    check_stdout(args.events, args.json)
     if (args.job is None) == (args.resume is None):
         raise TargetError(
             "What is to be trained?", advice="Give a job file, or --resume RUN, and not both."
@@ -185,7 +194,7 @@ def _host(
     from crowdgrad.settings import load
 
     settings = load({"home": args.home})
-    console = Console(file=sys.stderr if args.json == "-" else None)
+    console = Console(file=sys.stderr if args.json == "-" or args.events else None)
     if last and _is_finished(last):
         console.print(f"It had just finished: {last}", highlight=False, markup=False)
         return 0
@@ -217,6 +226,16 @@ def relay(text: str) -> str:
         return str(relay_of(text))
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def page_place(text: str) -> tuple[str, int]:
+    """An argument that says where a page is served."""
+    from crowdgrad.net.ports import everywhere
+
+    host, _, port = text.rpartition(":")
+    if not port.isascii() or not port.isdigit() or int(port) >= 1 << 16:
+        raise argparse.ArgumentTypeError(f"{text!r} is not [HOST:]PORT, with a port up to 65535")
+    return host.strip("[]") or everywhere(), int(port)
 
 
 def _is_finished(run: str) -> bool:
@@ -379,6 +398,7 @@ def _options(args: argparse.Namespace, before: Serving | None) -> Options:
         matchmaker_key=bytes.fromhex(before.matchmaker_key) if same else b"",
         admit=args.admit or before.admit,
         servers=_servers(args, before),
+        page=args.page or before.page,
     )
 
 
@@ -443,6 +463,10 @@ async def _serve(
         _greet(console, here, options.matchmaker, qr=args.qr)
         if args.announce:
             _announce(args.announce, here)
+        if args.events:
+            Lines().write("started", {"address": here.address, "url": here.url,
+                                      "code": here.code, "link": here.link, "key": here.key,
+                                      "folder": str(here.folder)})  # fmt: skip
         shown.enter_context(display)
 
     with stop_requests() as stop, shown:
@@ -454,8 +478,11 @@ async def _serve(
 
 
 def _announce(file: str, here: Here) -> None:
-    told = {name: getattr(here, name) for name in ("address", "url", "code", "link", "key")}
-    write_json(file, {**told, "folder": str(here.folder), "pid": os.getpid()})
+    """For its owner's eyes only: whoever reads it may steer the run."""
+    names = ("address", "url", "code", "link", "key", "page", "token")
+    told = {name: getattr(here, name) for name in names}
+    about = {"run": here.folder.name, "folder": str(here.folder), "pid": os.getpid()}
+    write_json(file, {**told, **about}, private=True)
 
 
 def _greet(console: Console, here: Here, matchmaker: str | None, *, qr: bool) -> None:
@@ -478,12 +505,16 @@ def _greet(console: Console, here: Here, matchmaker: str | None, *, qr: bool) ->
         said = here.words[:1].upper() + here.words[1:]
         console.print(f"{said}.", highlight=False, markup=False)
     console.print(f"Status: {here.url}/status", soft_wrap=True)
+    if here.page:
+        console.print(f"Page: {here.page}", soft_wrap=True)
     console.print(f"Results: {here.folder}", soft_wrap=True)
 
 
 def _display(
     args: argparse.Namespace, console: Console
 ) -> tuple[AbstractContextManager[object], Callable[[Status], None]]:
+    if args.events:
+        return nullcontext(), _events(Lines())
     if args.plain or not console.is_terminal:
         return nullcontext(), _lines(console)
     from rich.live import Live
@@ -505,6 +536,23 @@ def _lines(console: Console) -> Callable[[Status], None]:
         if loop.time() - last >= PLAIN_EVERY_S:
             last = loop.time()
             print(plain(status), file=console.file, flush=True)
+
+    return watch
+
+
+def _events(lines: Lines) -> Callable[[Status], None]:
+    """Every second, and whenever state, phase, members or scores become others."""
+    from crowdgrad.host.telling.status import as_json
+
+    loop, last = asyncio.get_running_loop(), -EVENTS_EVERY_S
+    before: tuple[object, ...] = ()
+
+    def watch(status: Status) -> None:
+        nonlocal last, before
+        now = (status.state, status.phase, status.paused, status.here, status.validation)
+        if loop.time() - last >= EVENTS_EVERY_S or now != before:
+            last, before = loop.time(), now
+            lines.write("status", {"status": json.loads(as_json(status))})
 
     return watch
 

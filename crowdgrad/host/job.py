@@ -373,13 +373,18 @@ def new_id(title: str) -> JobId:
     return JobId(f"{time.strftime('%Y%m%d-%H%M%S')}-{slug}-{secrets.token_hex(2)}")
 
 
+def validation_records(plan: JobPlan, records: int) -> int:
+    """How many of so many training records are kept out, where the data has no split for it."""
+    if plan.validation is not None:
+        return plan.validation
+    return min(MAX_VALIDATION, max(1, int(records * VALIDATION_SHARE)))
+
+
 def _with_validation(plan: JobPlan, data: DataSet) -> DataSet:
     if data.splits.get("validation"):
         return data
     records = data.records("train")
-    wanted = plan.validation
-    if wanted is None:
-        wanted = min(MAX_VALIDATION, max(1, int(records * VALIDATION_SHARE)))
+    wanted = validation_records(plan, records)
     if not 0 < wanted < records:
         raise JobFileError(
             f"{wanted} of {records} records cannot be kept for validation.",

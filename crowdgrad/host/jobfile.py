@@ -10,6 +10,11 @@ validation = 5000
 seed = 0
 weights = "trained.safetensors" # what to start from, if not the model's own weights
 
+[model]                         # instead of a task: a ready-made one that fits itself to the data
+kind = "cnn"                    # mlp, cnn, rnn, gpt
+blocks = 2
+channels = 16
+
 [recipe]                        # crowdgrad recipes lists them
 name = "downpour"
 lr = 0.05
@@ -56,6 +61,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crowdgrad import recipes
+from crowdgrad.capture import ready
 from crowdgrad.capture.loading import load_object
 from crowdgrad.data import catalogue
 from crowdgrad.data.dataset import DataSet
@@ -67,13 +73,14 @@ from crowdgrad.domain.matching import Requirements
 from crowdgrad.domain.spreading import PLANS, SHARES, Spreading
 from crowdgrad.errors import DataMissing, JobFileError
 from crowdgrad.host.job import JobPlan
+from crowdgrad.host.knowing import told_of
 from crowdgrad.replication.mirrors import check_address
 
 if TYPE_CHECKING:
     from crowdgrad.capture.task import Task
 
 KEYS = ("title", "cause", "description", "contact", "task", "data", "validation", "seed", "weights",
-        "recipe", "stop", "volunteers", "spread", "requirements")  # fmt: skip
+        "model", "recipe", "stop", "volunteers", "spread", "requirements")  # fmt: skip
 VOLUNTEER_KEYS = ("minimum", "maximum", "start", "visibility", "invited", "admit")
 SPREAD_KEYS = tuple(row.name for row in fields(Spreading))
 REQUIREMENT_KEYS = tuple(row.name for row in fields(Requirements) if row.name != "data_mb")
@@ -82,12 +89,16 @@ Table = Mapping[str, object]
 
 
 def read(file: Path, *, cache: Path, progress: Progress | None = None) -> JobPlan:
-    """Raises JobFileError, RecipeError, TargetError or DataError."""
-    table = _parse(file)
+    """Raises JobFileError, RecipeError, TaskError, TargetError or DataError."""
+    return plan_of(parse(file), file, cache=cache, progress=progress)
+
+
+def plan_of(table: Table, file: Path, *, cache: Path, progress: Progress | None = None) -> JobPlan:
+    """The job that a table describes; `file` is where it stands, or would. Raises as `read`."""
     _known(table, KEYS, str(file))
-    for key in ("task", "data"):
-        if key not in table:
-            raise JobFileError(f"{file} has no {key!r}.", advice=f"Add a line {key} = …")
+    if "data" not in table:
+        raise JobFileError(f"{file} has no 'data'.", advice="Add a line data = …")
+    model = _model(table, file)
     recipe = dict(_table(table, "recipe", file))
     name = str(recipe.pop("name", recipes.DEFAULT))
     chosen = recipes.from_table(name, recipe)
@@ -95,16 +106,19 @@ def read(file: Path, *, cache: Path, progress: Progress | None = None) -> JobPla
     volunteers = _table(table, "volunteers", file)
     _known(volunteers, VOLUNTEER_KEYS, f"[volunteers] of {file}")
     needs = _requirements(_table(table, "requirements", file), file)
+    seed = _whole(table, "seed", file, 0)
+    given = None if model else load_task(_text(table, "task", file), file.parent)
+    data = load_data(_text(table, "data", file), file.parent, cache=cache, progress=progress)
     return JobPlan(
-        task=load_task(_text(table, "task", file), file.parent),
-        data=load_data(_text(table, "data", file), file.parent, cache=cache, progress=progress),
+        task=given or ready_task(model, data, seed),
+        data=data,
         title=_text(table, "title", file, default=file.stem),
         cause=_text(table, "cause", file, default=""),
         description=_text(table, "description", file, default=""),
         contact=_text(table, "contact", file, default=""),
         recipe=chosen,
         stop=stop,
-        seed=_whole(table, "seed", file, 0),
+        seed=seed,
         minimum=_whole(volunteers, "minimum", file, 0),
         maximum=_whole(volunteers, "maximum", file, 1000),
         start=_text(volunteers, "start", file, default="any"),  # type: ignore[arg-type]
@@ -122,6 +136,14 @@ def load_task(target: str, folder: Path) -> Task:
     from crowdgrad.capture.task import Task
 
     return load_object(target, folder, Task)
+
+
+def ready_task(model: ready.Model | None, data: DataSet | DataFolder, seed: int) -> Task:
+    """Loads torch. Raises TaskError, DataError, JobFileError."""
+    assert model is not None
+    if not 0 <= seed < 1 << 64:
+        raise JobFileError(f"seed {seed} is not a 64-bit number.", advice="Give a smaller one.")
+    return ready.build(model, told_of(data), seed)
 
 
 def load_data(
@@ -143,13 +165,30 @@ def load_data(
     return read_npz(file)
 
 
-def _parse(file: Path) -> Table:
+def parse(file: Path) -> Table:
+    """Raises JobFileError."""
     try:
         return tomllib.loads(file.read_text())
     except FileNotFoundError:
         raise JobFileError(f"There is no file {file}.", advice="Check the name.") from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise JobFileError(f"{file} is not a TOML file: {error}.", advice="Mend it.") from None
+
+
+def _model(table: Table, file: Path) -> ready.Model | None:
+    """The ready-made model, where there is no task. Raises JobFileError."""
+    if "task" in table and "model" in table:
+        raise JobFileError(
+            f"{file} has a 'task' and a [model].", advice="A job trains one of them: leave one out."
+        )
+    if "task" not in table and "model" not in table:
+        raise JobFileError(
+            f"{file} has neither 'task' nor [model].",
+            advice='Add a line task = "module:object", or a table [model] with a kind.',
+        )
+    if "task" in table:
+        return None
+    return ready.model_of(_table(table, "model", file), f"[model] of {file}")
 
 
 def _known(table: Table, keys: tuple[str, ...], where: str) -> None:

@@ -16,13 +16,14 @@ import secrets
 import socket
 import time
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from crowdgrad.domain.job import JobState
 from crowdgrad.domain.work import VolunteerId
 from crowdgrad.errors import ChildDied, CrowdgradError, PortBusy, RunBusy, one_line
 from crowdgrad.files import disk_errors
+from crowdgrad.host.asking import Asking
 from crowdgrad.host.blobs import Blobs
 from crowdgrad.host.door import Admit, Door, anyone, chosen
 from crowdgrad.host.evaluation import Scores
@@ -39,20 +40,24 @@ from crowdgrad.host.looking import looking_at
 from crowdgrad.host.remote import control_file
 from crowdgrad.host.remote.api import create_app
 from crowdgrad.host.remote.control import STOPPED, Control
+from crowdgrad.host.remote.page import create_page
 from crowdgrad.host.results import write_results
 from crowdgrad.host.server import Server
 from crowdgrad.host.servers.fleet import Fleet
 from crowdgrad.host.servers.hiring import NO_SERVERS, Hired, Wanted
 from crowdgrad.host.spreading import Spread
 from crowdgrad.host.telling import logbook
+from crowdgrad.host.telling.history import Curves, History
+from crowdgrad.host.telling.job_page import Entry, JobPage, job_page
 from crowdgrad.host.telling.latest import Latest
 from crowdgrad.host.telling.metrics import MetricsLog
+from crowdgrad.host.telling.recent import Recent
 from crowdgrad.host.telling.status import Status
 from crowdgrad.host.training import Training
 from crowdgrad.host.ways import Wishes
 from crowdgrad.host.workers import Workers, helpers_ids
 from crowdgrad.net.dialling import Dialler
-from crowdgrad.net.http import HttpServer
+from crowdgrad.net.http import HttpLimits, HttpServer
 from crowdgrad.net.identity import load_or_make
 from crowdgrad.net.ports import bind
 from crowdgrad.net.transport import secure
@@ -63,6 +68,8 @@ logger = logging.getLogger(__name__)
 
 TICK_S = 0.1
 MAX_HTTP_MESSAGE = 64 << 10
+PAGE_LIMITS = HttpLimits(connections=1000, per_address=100)
+"""Of the public page, which strangers may look at."""
 ROOM_BYTES = 1 << 20
 """Room on the disk kept for the results, besides that for the model."""
 
@@ -94,6 +101,8 @@ class Options:
     """Routes to relays of the owner's choice."""
     router: bool = True
     """The router may be asked to open a port."""
+    page: tuple[str, int] | None = None
+    """Address and port of the public page, where one is wanted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +124,10 @@ class Here:
     words: str = ""
     """How others come to it."""
     admit: Admit = "anyone"
+    page: str = ""
+    """The public page, where there is a listener for it."""
+    token: str = field(default="", repr=False)
+    """What proves to the API that a wish is the owner's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,10 +199,11 @@ class Run:
             router=options.router,
         )
         self._front = Front(wishes, prepared, settings, self._key, any_port=options.any_port)
-        self._log = MetricsLog(
-            self.folder.add_metrics, self.folder.path / "tensorboard", wall=time.time
-        )
-        self._told_setbacks = 0
+        self._history, self._recent = History(), Recent()
+        self._log = MetricsLog(self._add_metrics, self.folder.path / "tensorboard", wall=time.time)
+        self._told_setbacks, self._told_warning = 0, ""
+        self._entry: Entry | None = None
+        """What anybody may know of the job; None: it is not open yet."""
         self._latest = Latest(
             self.training, self._keeper.health, self._loop.time, lambda: self._spread
         )
@@ -201,6 +215,18 @@ class Run:
             return None
         finder = Finder(prepared, prepared.source, self._files.grow, self._key)
         return Growth(finder, self._grow, self._warn_of_data)
+
+    def _add_metrics(self, line: dict[str, object]) -> None:
+        self.folder.add_metrics(line)
+        self._history.add(line)
+
+    def _curves(self, points: int) -> Curves:
+        return self._history.curves(self.training.course.history, points)
+
+    def _page(self) -> JobPage | None:
+        if self._entry is None:
+            return None
+        return job_page(self._entry, self._latest.status(), self.training.course.history)
 
     def _warn_of_data(self, words: str) -> None:
         self.training.state.data_warning = words
@@ -275,6 +301,7 @@ class Run:
             self._loop.time(), found.checkpoint, incarnation, best, anew=before.anew
         )
         self.folder.rewind_metrics(found.checkpoint.metrics_bytes)
+        await asyncio.to_thread(self._history.read, self.folder.path / "metrics.jsonl")
         for skipped in before.skipped:
             logger.info("a checkpoint could not be used: %s", skipped)
         logger.info("goes on from version %s", before.version)
@@ -292,7 +319,7 @@ class Run:
 
         Also when something breaks, `started` and `watch` included: then it is raised at the end.
         """
-        with logbook.install(self.folder.path / "logs" / "host.jsonl"):
+        with logbook.install(self.folder.path / "logs" / "host.jsonl", self._recent):
             return await self._live(stop, started, watch)
 
     async def _live(
@@ -412,12 +439,17 @@ class Run:
                 secret,
                 everybody=self._latest.in_parts,
                 swarm=self._latest.swarm,
+                history=self._curves,
+                log=self._recent,
+                asking=Asking(self._prepared, self.training.parameters.copy, self._loop.time),
+                page=self._page,
             ),
             self._http_socket(),
             max_message_bytes=MAX_HTTP_MESSAGE,
         )
         await api.start()
         stack.push_async_callback(api.stop)
+        page = await self._open_page(stack)
         control_file.announce(self._entrance, f"http://{api.address}", secret, os.getpid())
         await self._front.tell(stack, self.training.ledger.places())
         if self._front.listing is not None:
@@ -433,9 +465,41 @@ class Run:
         )
         stack.push_async_callback(asyncio.to_thread, workers.end)
         workers.start_helpers(options.helpers)
-        return self._here(f"http://{api.address}"), server, workers
+        here = self._here(f"http://{api.address}", secret, page)
+        self._entry = self._told_of(here)
+        return here, server, workers
 
-    def _here(self, url: str) -> Here:
+    async def _open_page(self, stack: contextlib.AsyncExitStack) -> str:
+        """Where the public page is; empty: nobody wants one. Raises PortBusy, SettingError."""
+        wanted = self._options.page
+        if wanted is None:
+            return ""
+        server = HttpServer(
+            create_page(self._page),
+            bind(*wanted, "--page"),
+            max_message_bytes=MAX_HTTP_MESSAGE,
+            limits=PAGE_LIMITS,
+        )
+        await server.start()
+        stack.push_async_callback(server.stop)
+        return f"http://{server.address}/"
+
+    def _told_of(self, here: Here) -> Entry:
+        job, appeal = self._prepared.job, self._prepared.appeal
+        return Entry(
+            title=job.title,
+            cause=job.cause,
+            description=appeal.description,
+            contact=appeal.contact,
+            host=here.key,
+            code=here.code,
+            local_code=here.local_code,
+            link=here.link,
+            routes=here.routes if here.admit == "anyone" else (),
+            matchmaker=self._options.matchmaker,
+        )
+
+    def _here(self, url: str, token: str, page: str) -> Here:
         front = self._front
         return Here(
             address=str(front.routes[0]),
@@ -448,6 +512,8 @@ class Run:
             routes=tuple(map(str, front.routes)),
             words=front.words,
             admit=self._admit,
+            page=page,
+            token=token,
         )
 
     def _fleet(self, hired: Hired) -> Fleet:
@@ -488,6 +554,7 @@ class Run:
             average_every=options.servers.average_every,
             relays=options.relays,
             router=options.router,
+            page=options.page,
         )
         try:
             resume.remember(self.folder.path, serving)
@@ -566,6 +633,10 @@ class Run:
         if status.setbacks > self._told_setbacks:
             self._told_setbacks = status.setbacks
             logger.warning("%s", status.notice)
+        warning = self.training.state.warning
+        if warning and not self._told_warning:  # once, not with every number in it
+            logger.warning("%s", warning)
+        self._told_warning = warning
         self._log.note(now, status)
 
     def _report_credit(self) -> None:

@@ -60,6 +60,7 @@ class Setbacks:
                 ledger=state.ledger.snapshot(),
                 course=state.course.snapshot(now),
                 setbacks=state.setbacks,
+                rate_factor=state.rate_factor,
                 starts=state.starts,
                 staleness=tuple(sorted(state.staleness.items())),
                 train_loss=state.train_loss,
@@ -87,6 +88,7 @@ class Setbacks:
         """
         state = self._state
         state.setbacks, state.starts = checkpoint.setbacks, checkpoint.starts + 1
+        state.rate_factor = checkpoint.rate_factor
         # What was added is kept before anybody trains on it, perhaps after the last checkpoint.
         state.growths = checkpoint.growths + (0 < checkpoint.shards < len(state.manifest.shards))
         state.staleness = Counter(dict(checkpoint.staleness))

@@ -5,6 +5,7 @@ The parts of `Training` (who gets which unit, what becomes of updates, going bac
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -29,6 +30,8 @@ from crowdgrad.planner.ranges import Ranges
 from crowdgrad.planner.segments import Segments
 from crowdgrad.recipes.base import Recipe
 
+MAX_RATE_FACTOR = 1e6
+"""How far an owner may go from the recipe's learning rate."""
 Hold = Callable[[Vector, Rule, Version], Numbers[Any]]
 """Who holds the parameters, given what they begin with and what changes them."""
 
@@ -95,6 +98,8 @@ class State:
         self.train_loss: float | None = None
         self.setbacks = 0
         """How often it went back to a checkpoint because the numbers were not finite any more."""
+        self.rate_factor = 1.0
+        """What the recipe's learning rate is multiplied by, at its owner's wish."""
         self.starts = 1
         """How often a host was started for this run: once, and after every crash."""
         self.notice = ""
@@ -140,7 +145,7 @@ class State:
     def rate(self) -> float:
         """The host's learning rate now, before staleness."""
         if self._steady:
-            return self.serving.rate * 0.5**self.setbacks
+            return self.serving.rate * self._scale
         helping = 1
         if self.serving.schedule.scale_with_volunteers:  # who has helped already, not who only asks
             helping = sum(a.asked and a.units > 0 for a in self.ledger.connected())
@@ -150,11 +155,32 @@ class State:
     def local_rate(self) -> float:
         """A replica's: its step has one batch, however many others there are."""
         if self._steady:
-            return self.serving.local_rate * 0.5**self.setbacks
+            return self.serving.local_rate * self._scale
         return self.serving.local_rate * self._factor(volunteers=1)
 
+    def set_rate(self, wanted: float) -> bool:
+        """Be `wanted` now, and go on with the schedule from there; a replica's changes alike.
+
+        Whether that is another than it was. Raises ValueError where it is too far from the
+        recipe's.
+        """
+        factor = self.rate_factor * wanted / self.rate if self.rate else math.inf
+        if not 1 / MAX_RATE_FACTOR <= factor <= MAX_RATE_FACTOR:
+            raise ValueError(
+                f"a learning rate of {wanted:.3g} is more than {MAX_RATE_FACTOR:,.0f} times away "
+                f"from its schedule's, which is {self.rate / self.rate_factor:.3g} now"
+            )
+        changed = not math.isclose(factor, self.rate_factor, rel_tol=1e-9)
+        if changed:
+            self.rate_factor = factor
+        return changed
+
+    @property
+    def _scale(self) -> float:
+        return self.rate_factor * 0.5**self.setbacks
+
     def _factor(self, *, volunteers: int) -> float:
-        return 0.5**self.setbacks * self.serving.schedule.factor(
+        return self._scale * self.serving.schedule.factor(
             epoch=self.book.epochs_done, epochs=self.job.stop.epochs, volunteers=volunteers
         )
 

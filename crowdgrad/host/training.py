@@ -153,8 +153,10 @@ class Training:
         """Whether a member is in the middle of a unit with a fetch to come; counts it."""
         return self._units.may_fetch(account)
 
-    def give_back(self, now: float, account: Contribution, unit: UnitId, why: str) -> None:
-        self._units.give_back(now, account, unit, why)
+    def give_back(
+        self, now: float, account: Contribution, unit: UnitId, why: str, *, rests: bool = False
+    ) -> None:
+        self._units.give_back(now, account, unit, why, rests=rests)
 
     async def take(
         self, now: float, account: Contribution, update: Update, vector: Vector | None
@@ -231,6 +233,13 @@ class Training:
             return False
         self._end_now("stopped", reason)
         return True
+
+    def set_rate(self, wanted: float) -> bool:
+        """Another learning rate from the next update and unit on. Whether that is new.
+
+        Raises ValueError where it is too far from what the recipe says.
+        """
+        return self.course.phase == "training" and self.state.set_rate(wanted)
 
     def progress(self, now: float) -> float:
         """How far training has come, 0 to 1, by epochs or by time, whichever is nearer its end."""

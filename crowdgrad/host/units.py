@@ -130,9 +130,17 @@ class Units:
             account, self._state.ledger, self._state.book.done_batches
         )
 
-    def give_back(self, now: float, account: Contribution, unit: UnitId, why: str) -> None:
+    def give_back(
+        self, now: float, account: Contribution, unit: UnitId, why: str, *, rests: bool = False
+    ) -> None:
+        """`rests`: the volunteer pauses. Nobody is to blame, and no round waits for it."""
         who = account.volunteer.id
-        account.failed(now)
+        if rests:
+            account.asked = False  # until it is heard of again, nobody waits for it
+            account.state = "pausing"
+            self._state.tell_members()
+        else:
+            account.failed(now)
         account.times.end(now, unit)
         account.fetches.pop(unit, None)
         if account.own and account.units == 0 and account.failures >= MAX_FAILURES_IN_A_ROW:
@@ -140,9 +148,11 @@ class Units:
         if not is_evaluation(unit):
             # What fails twice on our own worker fails: it is the same arithmetic everywhere.
             again = account.own and unit in account.failed_units
-            if self._state.book.lease_of(unit, who) is not None:
+            if not rests and self._state.book.lease_of(unit, who) is not None:
                 account.failed_units.add(unit)
-            self._state.book.give_back(unit, who, why, failed=True, decisive=again)
+            self._state.book.give_back(
+                unit, who, why, failed=not rests, decisive=again and not rests
+            )
             self._state.turns.gone(who)
             self._state.free()
         elif (looking := self._state.course.evaluation.round) is not None:

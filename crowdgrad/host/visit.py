@@ -143,7 +143,9 @@ class Visit:
             await self._fetch(message)
         elif isinstance(message, GiveBack):
             self._worked_at = now = self._desk.clock()
-            self._training.give_back(now, self.account, message.unit, message.reason)
+            self._training.give_back(
+                now, self.account, message.unit, message.reason, rests=message.rests
+            )
         elif isinstance(message, Leave):
             return f"left: {message.reason}"
         else:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from crowdgrad.cli import check
+from crowdgrad.cli.main import main
 from crowdgrad.errors import TargetError
 
 FOUND = {
@@ -96,3 +98,40 @@ def test_a_task_a_job_or_neither(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert len(job.records[0]) == 50
     with pytest.raises(TargetError, match=r"asked:x is a ndarray, not a cg\.Task or cg\.Job"):
         check._subject("asked:x")
+
+
+READY = """
+data = "digits"
+[model]
+kind = "mlp"
+layers = 1
+width = 8
+"""
+
+
+def test_a_job_of_a_ready_made_model_is_checked_and_estimated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "job.toml"
+    file.write_text(READY)
+    assert main(["check", str(file), "--no-speed", "--json", "-"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["travels"]
+    told = found["estimate"]
+    assert told["parameters"] == found["parameters"] == 610
+    assert told["samples"] == 1294
+    assert told["step_s"] is None, "as nothing was timed"
+    timed = {**told, "total_s": 100.0, "epoch_s": 20.0}
+    assert "about 2 min alone" in check._rows({**FOUND, "estimate": timed})["Training here"]
+
+
+def test_a_model_that_does_not_fit_says_which_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "job.toml"
+    file.write_text(READY.replace("mlp", "rnn"))
+    assert main(["check", str(file), "--json", "-"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert not found["travels"]
+    assert "Choose mlp or cnn." in found["reason"]
+    assert found["estimate"] is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import stat
 from dataclasses import replace
 from pathlib import Path
 
@@ -110,7 +111,10 @@ def test_a_terminal_shows_the_link_as_a_picture_and_a_log_if_it_is_asked_to() ->
 def test_where_it_is_found_is_announced(tmp_path: Path) -> None:
     host._announce(str(tmp_path / "a.json"), HERE)
     told = json.loads((tmp_path / "a.json").read_text())
-    assert set(told) == {"address", "url", "folder", "code", "link", "key", "pid"}
+    assert set(told) == {
+        "address", "url", "run", "folder", "code", "link", "key", "page", "token", "pid",
+    }  # fmt: skip
+    assert stat.S_IMODE((tmp_path / "a.json").stat().st_mode) == 0o600, "it holds a token"
     assert told["link"] == HERE.link
 
 

@@ -117,3 +117,34 @@ def test_every_mistake_is_named(tmp_path: Path, text: str, what: str) -> None:
 @pytest.mark.parametrize("key", REQUIREMENT_KEYS)
 def test_every_requirement_is_documented(key: str) -> None:
     assert f"| `{key}` |" in (DOCS / "job-files.md").read_text(encoding="utf-8")
+
+
+READY = 'data = "mine.npz"\nseed = 4\n'
+
+
+def ready_plan(folder: Path, text: str) -> JobPlan:
+    np.savez(folder / "mine.npz", x=np.zeros((20, 8, 8), np.uint8), y=np.arange(20) % 3)
+    (folder / "job.toml").write_text(READY + text)
+    return read(folder / "job.toml", cache=folder)
+
+
+def test_a_ready_made_model_instead_of_a_task(tmp_path: Path) -> None:
+    found = ready_plan(tmp_path, '[model]\nkind = "cnn"\nblocks = 1\nchannels = 8')
+    assert found.task.model(found.task.inputs[0]).shape[1] == 3, "as many as the data has"
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("", "neither 'task' nor"),
+        ('task = "a:b"\n[model]\nkind = "mlp"', r"a 'task' and a \[model\]"),
+        ('model = "mlp"', "'model' of"),
+        ("[model]\nwidth = 8", "has no kind"),
+        ('[model]\nkind = "mlp"\ncolour = 3', "'colour'"),
+        ('[model]\nkind = "mlp"\nwidth = 7', "'width' of"),
+    ],
+)
+def test_every_mistake_of_a_model_is_named(tmp_path: Path, text: str, what: str) -> None:
+    with pytest.raises(JobFileError, match=what) as refused:
+        ready_plan(tmp_path, text)
+    assert refused.value.advice

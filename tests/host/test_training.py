@@ -325,6 +325,20 @@ async def test_whoever_fails_again_and_again_is_left_in_peace() -> None:
 
 
 @asynchronous
+async def test_whoever_pauses_is_not_blamed_and_nobody_waits_for_it() -> None:
+    training = small.training(the_job=small.job(epochs=50))
+    eve = training.join(0.0, small.volunteer("eve"), own=False)
+    for _ in range(2 * MAX_FAILURES_IN_A_ROW):
+        unit, _ = leased(training, eve, 1.0)
+        training.give_back(1.0, eve, unit.id, "the volunteer pauses", rests=True)
+        assert (eve.asked, eve.state) == (False, "pausing")
+    assert eve.failures == 0
+    again, _ = leased(training, eve, 2.0)
+    assert again.id == unit.id, "it is the same one, and it is not set aside"
+    assert eve.asked
+
+
+@asynchronous
 async def test_a_job_whose_every_unit_fails_has_failed() -> None:
     data, _ = small.manifest(validation=False, test=False)
     training = small.training(data=data, the_job=small.job(epochs=1, of=data))

@@ -27,6 +27,8 @@ class Checkpoint:
     ledger: LedgerState
     course: CourseState
     setbacks: int = 0
+    rate_factor: float = 1.0
+    """What its owner had multiplied the learning rate by."""
     starts: int = 1
     """How often a host was started for this run, until then."""
     staleness: tuple[tuple[int, int], ...] = ()

@@ -48,6 +48,8 @@ def _contradictions(checkpoint: Checkpoint) -> Iterator[str]:
         yield "something was counted that cannot be counted so far"
     if not all(map(math.isfinite, saved.memory.numbers.values())):
         yield f"its rule remembers {saved.memory.numbers}"
+    if not 0 < checkpoint.rate_factor < math.inf:
+        yield f"the learning rate is multiplied by {checkpoint.rate_factor}"
     if not math.isfinite(course.elapsed_s):
         yield f"{course.elapsed_s} seconds have passed"
     places = [account.position for account in accounts if not account.own]  # theirs are all 0

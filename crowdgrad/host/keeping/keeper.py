@@ -186,7 +186,8 @@ class Keeper:
         return Best(scores=course.best, vector=course.best_vector)
 
     def _wishes(self) -> object:
-        return self._training.course.paused, self._training.course.ending
+        training = self._training
+        return training.course.paused, training.course.ending, training.state.rate_factor
 
     def _news(self) -> object:
         """Differs whenever a new checkpoint would say something worth a write."""
@@ -194,6 +195,7 @@ class Keeper:
         return (
             training.parameters.version,
             training.state.setbacks,
+            training.state.rate_factor,
             training.ledger.total_updates,
             training.ledger.total_refused,
             len(training.ledger.everyone()),

@@ -51,6 +51,8 @@ class Serving:
     relays: tuple[str, ...] = ()
     """Relays of the owner's choice."""
     router: bool = True
+    page: tuple[str, int] | None = None
+    """Where its public page was."""
 
     def __post_init__(self) -> None:
         bytes.fromhex(self.matchmaker_key)

@@ -1,10 +1,11 @@
-"""What a host's owner may wish of a run while it goes on: pause, resume, finish, stop.
+"""What a host's owner may wish of a run while it goes on: pause, resume, rate, finish, stop.
 
 A wish is for a state, so saying it twice changes nothing, and what cannot be any more is answered
 with the reason instead of an error:
 
     pause    no further units; what is under way is still taken, evaluation goes on
     resume   units again
+    rate     another learning rate from now on
     finish   train no further, validate, test the best, write the results
     stop     end now; the best so far is kept
 """
@@ -95,6 +96,22 @@ class Control:
         if changed:
             self._stop.set()
         return self._answer("stop", changed=changed)
+
+    def rate(self, learning_rate: float) -> Answer:
+        """Raises ValueError where it is too far from what the recipe says."""
+        before = self._training.state.rate
+        changed = self._training.set_rate(learning_rate)
+        state, now = state_of(self._training), self._training.state.rate
+        holds = self._training.course.phase == "training"
+        if changed:
+            reason = (
+                f"the learning rate is {now:.3g} from the next unit on, instead of {before:.3g}"
+            )
+        else:
+            already = f"the learning rate is {now:.3g} already"
+            reason = self._story(already if holds else "it cannot learn at another rate", state)
+        logger.info("asked for a learning rate of %.3g: %s", learning_rate, reason)
+        return Answer(state=state, changed=changed, holds=holds, reason=reason)
 
     def _answer(self, wish: Wish, *, changed: bool) -> Answer:
         state = state_of(self._training)

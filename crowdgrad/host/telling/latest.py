@@ -59,8 +59,8 @@ class Latest:
         return self._status
 
     def status(self) -> Status:
-        """The same object for all who ask within `FRESH_S`, unless it was paused or ended since:
-        who wished that wants to see it."""
+        """The same object for all who ask within `FRESH_S`, unless it was paused, ended or given
+        another rate since: who wished that wants to see it."""
         old = self._clock() - self._taken_at >= FRESH_S
         if self._status is None or old or self._turn != self._where():
             return self.take()
@@ -109,4 +109,4 @@ class Latest:
 
     def _where(self) -> object:
         course = self._training.course
-        return course.phase, course.paused, course.ending
+        return course.phase, course.paused, course.ending, self._training.state.rate_factor

@@ -110,19 +110,25 @@ def _field(name: str, value: object) -> object:
 
 
 @contextlib.contextmanager
-def install(path: Path) -> Iterator[Logbook]:
-    """Keep what our log says from INFO on until the block ends; terminals show what they did."""
+def install(path: Path, *also: logging.Handler) -> Iterator[Logbook]:
+    """Keep what our log says from INFO on until the block ends; terminals show what they did.
+
+    `also`: who else is to hear it.
+    """
     book, ours = Logbook(path), logging.getLogger("crowdgrad")
     level = ours.level
     shown = [handler for handler in logging.root.handlers if handler.level == logging.NOTSET]
     for handler in shown:  # what our logger lets through would reach them otherwise
         handler.setLevel(ours.getEffectiveLevel())
     ours.setLevel(min(logging.INFO, ours.getEffectiveLevel()))
-    ours.addHandler(book)
+    hearing = (book, *also)
+    for handler in hearing:
+        ours.addHandler(handler)
     try:
         yield book
     finally:
-        ours.removeHandler(book)
+        for handler in hearing:
+            ours.removeHandler(handler)
         ours.setLevel(level)
         for handler in shown:
             handler.setLevel(logging.NOTSET)

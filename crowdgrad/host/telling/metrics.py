@@ -63,6 +63,8 @@ class MetricsLog:
         self._written_at = self._volunteers_at = -math.inf
         self._told: tuple[int, int] | None = None
         """Setbacks and departures that are in the file."""
+        self._factor = 1.0
+        """The owner's, of the learning rate, that is in the file."""
         self._known: dict[str, tuple[object, ...]] = {}
         self._looked: LabelNoise | None = None
 
@@ -70,6 +72,7 @@ class MetricsLog:
         if self._told is None:
             self._begin(status)
         self._tell_setback(status)
+        self._tell_rate(status)
         self._tell_look(status)
         if now - self._written_at < TRAINING_EVERY_S:
             return
@@ -95,7 +98,7 @@ class MetricsLog:
     def _begin(self, status: Status) -> None:
         """A host that goes on from a checkpoint has all that came before in the file already."""
         self._told = (status.setbacks, _gone(status))
-        self._looked = status.label_noise
+        self._looked, self._factor = status.label_noise, status.rate_factor
         step = step_of(status)
         if self._board_folder is not None:
             resumed_at = step if status.resumed else None
@@ -118,6 +121,11 @@ class MetricsLog:
         if status.setbacks > setbacks:
             self._append(setback_line(status))
             self._told = (status.setbacks, gone)
+
+    def _tell_rate(self, status: Status) -> None:
+        if status.rate_factor != self._factor:
+            self._factor = status.rate_factor
+            self._append(rate_line(status))
 
     def _tell_look(self, status: Status) -> None:
         found = status.label_noise
@@ -181,6 +189,12 @@ def departure_line(departure: Departure) -> Json:
 
 def setback_line(status: Status) -> Json:
     return _line("setback", {"elapsed_s": status.elapsed_s, "notice": status.notice})
+
+
+def rate_line(status: Status) -> Json:
+    """The owner has changed the learning rate."""
+    names = ("elapsed_s", "version", "learning_rate", "rate_factor")
+    return _line("rate", {name: getattr(status, name) for name in names})
 
 
 def look_line(status: Status, found: LabelNoise) -> Json:

@@ -158,6 +158,8 @@ class Status:
     """Who is not in `members`."""
     resumed: int = 0
     """How often a host was started again for this run."""
+    rate_factor: float = 1.0
+    """What its owner has multiplied the recipe's learning rate by while it ran."""
     checkpoint: CheckpointStatus | None = None
     """None where no checkpoints are written."""
     staleness: list[StalenessBucket] = field(default_factory=list)

@@ -81,6 +81,7 @@ def take_status(
         members=members,
         others=_others(ledger, members),
         resumed=training.state.starts - 1,
+        rate_factor=training.state.rate_factor,
         checkpoint=checkpoint,
         staleness=buckets(staleness),
         refused_by_reason=_counts(ledger.refused),

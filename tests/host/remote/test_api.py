@@ -81,6 +81,20 @@ def test_status_is_what_the_schema_says() -> None:
     assert {"/status", "/events", "/healthz", "/metrics"} <= set(schema["paths"])
 
 
+def test_curves_and_log_are_what_the_schema_says() -> None:
+    answers = ask(a_status, "/history?points=2", "/log?after=0", "/openapi.json")
+    assert json.loads(answers[0][1]) == {"evaluations": [], "training": []}
+    assert json.loads(answers[1][1]) == {"next": 0, "lines": []}
+    schemas = json.loads(answers[2][1])["components"]["schemas"]
+    assert {"Curves", "TrainingPoint", "LogPart", "JobPage", "RateWish"} <= set(schemas)
+
+
+@pytest.mark.parametrize("path", ["/history?points=1", "/history?points=9999999", "/log?after=-1"])
+def test_what_is_asked_for_is_bounded(path: str) -> None:
+    (asked,), _ = wish(Asked("GET", path))
+    assert asked.status == 422
+
+
 def test_metrics_are_for_prometheus() -> None:
     now = a_status()
     ((kind, body),) = ask(lambda: now, "/metrics")
@@ -191,6 +205,7 @@ class Asked:
     method: str
     path: str
     headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
     status: int = 0
     told: Mapping[str, object] = field(default_factory=dict)
 
@@ -200,7 +215,10 @@ class Asked:
             connection.putrequest(self.method, self.path, skip_host="Host" in self.headers)
             for name, value in self.headers.items():
                 connection.putheader(name, value.replace("HERE", address))
-            connection.endheaders()
+            if self.body:
+                connection.putheader("Content-Type", "application/json")
+                connection.putheader("Content-Length", str(len(self.body)))
+            connection.endheaders(self.body or None)
             reply = connection.getresponse()
             self.status = reply.status
             body = reply.read()
@@ -238,6 +256,32 @@ def test_the_owner_pauses_resumes_finishes_and_stops_and_twice_is_once() -> None
     assert [one.told["changed"] for one in asked] == [True, False] * 4
     assert all(one.told["holds"] and one.told["reason"] for one in asked)
     assert stopped
+
+
+def test_the_owner_changes_the_rate_and_nobody_else() -> None:
+    body = b'{"learning_rate": 0.25}'
+    asked, _ = wish(
+        Asked("POST", "/rate", {}, body),
+        Asked("POST", "/rate", OWNER, body),
+        Asked("GET", "/status"),
+    )
+    assert [one.status for one in asked] == [401, 200, 200]
+    assert asked[2].told["learning_rate"] == 0.25
+
+
+@pytest.mark.parametrize("rate", ["0", "-1", "1e9", "NaN", "Infinity", '"x"', "null", "1e-9"])
+def test_no_rate_at_all_is_refused(rate: str) -> None:
+    body = f'{{"learning_rate": {rate}}}'.encode()
+    (asked, after), _ = wish(Asked("POST", "/rate", OWNER, body), Asked("GET", "/status"))
+    assert asked.status == 422
+    assert after.told["rate_factor"] == 1.0
+
+
+def test_a_long_request_is_not_read() -> None:
+    long = {"Content-Length": str(9 << 20), **OWNER}
+    endless = {"Transfer-Encoding": "chunked", **OWNER}
+    asked, _ = wish(Asked("POST", "/rate", long), Asked("POST", "/rate", endless))
+    assert [one.status for one in asked] == [413, 413]
 
 
 def test_what_cannot_be_is_answered_not_refused() -> None:

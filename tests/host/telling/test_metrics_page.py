@@ -50,6 +50,7 @@ def test_every_kind_of_line_has_its_row() -> None:
         metrics.volunteers_line(status, status.members),
         metrics.departure_line(status.departures[0]),
         metrics.setback_line(status),
+        metrics.rate_line(status),
         metrics.restart_line(status),
         metrics.look_line(status, UNKNOWN),
         metrics.score_line(SCORES),
@@ -67,10 +68,11 @@ def test_every_field_of_a_line_is_named() -> None:
     text = part("\n`volunteers`:", "\n`departure`,")
     assert named(text) == names_of(line)
     assert {f"`{name}`" for name in line["members"][0]} <= set(re.findall(r"`\w+`", text))  # type: ignore[index]
-    told = named(part("\n`departure`, `setback`, `restart`:", "\n`validate` and `test`:"))
+    told = named(part("\n`departure`, `setback`, `rate`, `restart`:", "\n`validate` and `test`:"))
     assert told == (
         names_of(metrics.departure_line(status.departures[0]))
         | names_of(metrics.setback_line(status))
+        | names_of(metrics.rate_line(status))
         | names_of(metrics.restart_line(status))
     )
     text = part("\n`look`:", "[below]") + part("[below](#noise-in-labels),", "\n`validate` and")
