@@ -18,11 +18,13 @@ from collections.abc import Iterator
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
+from time import time
 from typing import Any, get_args
 
 import pytest
 
 import crowdgrad
+from crowdgrad.capture.ready import KINDS
 from crowdgrad.cli import bench
 from crowdgrad.cli.main import parser
 from crowdgrad.domain.job import StoppingRule
@@ -44,11 +46,25 @@ from crowdgrad.host.updates import IGNORED
 from crowdgrad.net.framing import HEADER_BYTES, MAGIC, MAX_FIRST_BODY_BYTES
 from crowdgrad.net.messages import MAX_BODY_BYTES, MESSAGES, PROTOCOL
 from crowdgrad.numerics.rules import OPTIMISERS, RULES
+from crowdgrad.panel.app import Panel
+from crowdgrad.panel.app import create_app as create_panel
 from crowdgrad.planner.leases import Refusal
 from crowdgrad.recipes import DEFAULT, RECIPES, from_table
 from crowdgrad.recipes.describe import describe
 from crowdgrad.settings import ENVIRONMENT_PREFIX, Settings
 from crowdgrad.volunteer import talk
+from crowdgrad.volunteer.governor import free
+from crowdgrad.volunteer.remote import api as volunteer_api
+from crowdgrad.volunteer.remote.desk import Desk, Work
+from crowdgrad.volunteer.remote.status import (
+    DataHere,
+    JobDone,
+    JobSeen,
+    Line,
+    Question,
+    Totals,
+    WorkStatus,
+)
 from tests.host import small
 
 ROOT = Path(__file__).parents[1]
@@ -57,6 +73,7 @@ PAGES = {
     "host": "host.md",
     "runs": "runs.md",
     "simulate": "simulation.md",
+    "panel": "panel.md",
     "work": "volunteer.md",
     "doctor": "doctor.md",
     "hosts": "volunteer.md",
@@ -163,10 +180,18 @@ def test_every_key_of_a_job_file_has_a_row(key):
     row_with(doc("job-files.md"), f"| `{key}` |")
 
 
+@pytest.mark.parametrize(
+    ("kind", "slider"), [(kind.kind, slider) for kind in KINDS for slider in kind.sliders]
+)
+def test_every_slider_of_a_ready_made_model_has_a_row(kind, slider):
+    text = section(doc("job-files.md"), "## `[model]`")
+    row_with(text, f"| `{kind}` | `{slider.name}` | `{slider.default}` |", slider.help)
+
+
 def test_the_job_file_on_its_page_is_sound():
     (text,) = blocks(doc("job-files.md"), "toml")
     table = tomllib.loads(text)
-    assert set(table) == set(KEYS), "it shows every key"
+    assert set(table) == set(KEYS) - {"model"}, "it shows every key but the task's alternative"
     assert set(table["volunteers"]) == set(VOLUNTEER_KEYS)
     assert StoppingRule(**table["stop"])
     recipe = recipe_of(table)
@@ -331,6 +356,29 @@ def test_every_route_of_the_host_has_a_row():
     for route, methods in create_app(never, control, "").openapi()["paths"].items():
         for method in methods:
             row_with(doc("host.md"), f"`{method.upper()} {route}`")
+
+
+def test_every_route_of_the_volunteer_has_a_row():
+    work = Work(name="", key="", governor=free(), totals=Totals, leave=list, stop=list)
+    for route, methods in volunteer_api.create_app(Desk(work, time), "").openapi()["paths"].items():
+        for method in methods:
+            row_with(doc("volunteer.md"), f"`{method.upper()} {route}`")
+
+
+@pytest.mark.parametrize("kind", [WorkStatus, JobSeen, JobDone, Question, Line, Totals, DataHere])
+def test_every_field_of_the_work_is_documented(kind):
+    table = "\n".join(rows(section(doc("volunteer.md"), "### The HTTP API")))
+    assert not [field.name for field in fields(kind) if f"`{field.name}`" not in table]
+
+
+def test_every_route_of_the_panel_has_a_row(tmp_path):
+    async def made() -> dict[str, Any]:
+        panel = Panel(Settings(home=tmp_path), runs=tmp_path, scratch=tmp_path)
+        return create_panel(panel).openapi()["paths"]
+
+    for route, methods in asyncio.run(made()).items():
+        for method in methods:
+            row_with(doc("panel.md"), f"`{method.upper()} {route}`")
 
 
 SWARM = (SwarmStatus, SwarmMember, SwarmOthers, SwarmFlow)

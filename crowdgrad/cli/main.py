@@ -25,6 +25,7 @@ from crowdgrad.cli import (
     key,
     log,
     matchmaker,
+    panel,
     predict,
     recipes,
     relay,
@@ -39,6 +40,7 @@ from crowdgrad.errors import CrowdgradError, missing_module
 from crowdgrad.process import interrupt_on_sigterm, tie_to_stdin
 
 COMMANDS = (
+    panel,
     host,
     runs,
     work,
@@ -62,6 +64,7 @@ COMMANDS = (
 DESCRIPTION = """\
 Train a neural network on the spare time of anyone willing to help.
 
+  crowdgrad                     open the control panel in the browser
   crowdgrad host job.toml       train your model; prints how others can join
   crowdgrad work                lend this machine to whoever needs it
   crowdgrad work HOST:PORT      lend it to one host
@@ -100,9 +103,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     root = parser()
     args = root.parse_args(argv)
     args.as_program = argv is None
-    if "run" not in args:  # no command: show what there is
-        root.print_help()
-        return 0
+    if "run" not in args:  # no command: the control panel
+        verbose = args.verbose
+        args = root.parse_args(["panel"])
+        args.verbose, args.as_program = verbose, argv is None
     logging.basicConfig(
         level=logging.INFO if args.verbose else logging.WARNING,
         format="%(asctime)s %(name)s: %(message)s",

@@ -9,7 +9,7 @@
     POST   /v1/reach                         can others dial the caller? (signed)
     GET    /v1/me                            everything kept about the caller (signed)
     DELETE /v1/me                            forget all of that (signed)
-    GET    / /j/{code} /k/{key_id} /privacy  pages for people
+    GET    / /j/{code} /k/{key_id} /privacy  pages for people, and /assets/ of the web app
     WS     /v1/jobs/{job_id}/presence        a host publishes its job, and stays
     WS     /v1/volunteers/{id}/presence      a volunteer registers, waits, works, waits
 
@@ -29,6 +29,7 @@ from fastapi import Depends, FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
+from crowdgrad import webapp
 from crowdgrad.errors import CannotWrite, MessageError, TargetError, TurnedAway
 from crowdgrad.matchmaker import openapi
 from crowdgrad.matchmaker.api import pages, reach, service
@@ -121,6 +122,7 @@ def create_service(
     reaching = reach.routes(doorkeeper, dialling, relays=relays, wall=wall)
     http.include_router(reaching, dependencies=asked)
     http.include_router(site, dependencies=asked)
+    webapp.mount(http)
     _explain_errors(http, tell)
     openapi.install(http)
     app = Sockets(

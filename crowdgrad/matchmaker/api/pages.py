@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
+from crowdgrad import webapp
 from crowdgrad.domain.matching import JobRecord
 from crowdgrad.errors import TargetError
 from crowdgrad.matchmaker import pages, people
@@ -34,12 +35,16 @@ def routes(room: Room, desk: Desk, store: Store, *, public_url: str, rules: Rule
         ]
         jobs = [room.summary(record) for record in shown[:MAX_SHOWN]]
         more = len(shown) - len(jobs)
-        return page(pages.front(jobs, room.health(), more=more, origin=public_url))
+        app = webapp.built()
+        html = pages.front(jobs, room.health(), more=more, origin=public_url, app=app)
+        return page(html, headers=pages.APP_HEADERS if app else None)
 
     @router.get("/j/{code}", **describe("A job's page.", None, html=True, refuses=(404, 429)))
     async def job(code: str) -> Response:
         summary = room.summary(_find(desk, code))
-        return page(pages.job(summary, summary.link, pages.qr_svg(summary.link)))
+        app = webapp.built()
+        html = pages.job(summary, summary.link, pages.qr_svg(summary.link), app=app)
+        return page(html, headers=pages.APP_HEADERS if app else None)
 
     @router.get(
         "/j/{code}/qr.svg",

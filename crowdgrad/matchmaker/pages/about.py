@@ -62,7 +62,7 @@ def privacy(*, forget_after_s: float = 3600.0, absent_s: float = 600.0, operator
         "Privacy",
         el("h1", "What is kept about you"),
         el("p", "You are a key: no account, no e-mail, no password. These pages set no cookies, "
-           "run no scripts and load nothing from anywhere else.", class_="lead"),
+           "run no scripts but our own, and load nothing from anywhere else.", class_="lead"),
         _kept(away=words.duration(forget_after_s), absent=words.duration(absent_s)),
         el("section", el("h2", "Who sees what"), _table((), SEEN)),
         _deleting(),

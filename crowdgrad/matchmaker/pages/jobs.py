@@ -22,9 +22,16 @@ _ORIGIN = re.compile(
 )
 
 
-def front(jobs: Sequence[JobSummary], health: Health, *, more: int = 0, origin: str = "") -> str:
+def front(
+    jobs: Sequence[JobSummary],
+    health: Health,
+    *,
+    more: int = 0,
+    origin: str = "",
+    app: bool = False,
+) -> str:
     """What this is, and who needs help. `more`: so many others are not in `jobs`; `origin`: this
-    matchmaker as it is addressed."""
+    matchmaker as it is addressed; `app`: let the web app take over."""
     open_jobs = [job for job in jobs if job.state in OPEN_STATES and job.presence != "gone"]
     open_jobs.sort(key=lambda job: job.volunteers >= job.maximum)  # those with room come first
     return page(
@@ -34,11 +41,13 @@ def front(jobs: Sequence[JobSummary], health: Health, *, more: int = 0, origin: 
         _facts(len(open_jobs) + more, health),
         _open(open_jobs, more),
         _help(origin),
+        boot=_boot("front") if app else None,
     )
 
 
-def job(summary: JobSummary, link: str, qr_svg: str) -> str:
-    """One job for people. `link`: of this page; `qr_svg`: its picture (`qr_svg`)."""
+def job(summary: JobSummary, link: str, qr_svg: str, *, app: bool = False) -> str:
+    """One job for people. `link`: of this page; `qr_svg`: its picture (`qr_svg`); `app`: let the
+    web app take over."""
     is_open = summary.state in OPEN_STATES
     return page(
         summary.title,
@@ -48,7 +57,13 @@ def job(summary: JobSummary, link: str, qr_svg: str) -> str:
         _about(summary),
         _needs(summary) if is_open else None,
         _on_your_machine() if is_open else None,
+        boot=_boot("job", summary.code) if app else None,
     )
+
+
+def _boot(page: str, code: str | None = None) -> dict[str, object]:
+    """What the web app must know at once; the rest it asks at /v1."""
+    return {"serves": "matchmaker", "page": page, "code": code}
 
 
 def command(code: str, origin: str) -> str:

@@ -2,14 +2,18 @@
 
 That is nothing: no scripts, no cookies, no fonts, no pictures but those written into the page.
 `HEADERS` says so to the browser, which holds to it even if a stranger's words ever got through.
+Where the web app is built, a page with a `boot` also loads that, which takes over what is inside
+`#app`; without scripts it stays what it was. Such a page goes out with `APP_HEADERS`.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Mapping
 from urllib.parse import quote
 
+from crowdgrad import webapp
 from crowdgrad.matchmaker.pages.markup import Content, Html, el, join
 
 LIGHT = {
@@ -31,8 +35,8 @@ font:17px/1.55 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
 a{color:var(--blue);text-underline-offset:.18em}
 a:focus-visible,code:focus-visible{outline:3px solid var(--blue);outline-offset:2px;
 border-radius:4px}
-body>header{border-bottom:1px solid var(--edge);background:var(--card)}
-body>header .wide{display:flex;gap:8px 22px;align-items:center;flex-wrap:wrap;
+:is(body,#app)>header{border-bottom:1px solid var(--edge);background:var(--card)}
+:is(body,#app)>header .wide{display:flex;gap:8px 22px;align-items:center;flex-wrap:wrap;
 padding-top:14px;padding-bottom:14px}
 .brand{display:flex;gap:10px;align-items:center;font-weight:700;font-size:18px;color:var(--ink);
 text-decoration:none;margin-right:auto}
@@ -99,8 +103,8 @@ align-items:center;margin:0 0 10px;font-size:15px}
 .bars svg{width:100%;height:14px;border-radius:4px;display:block}
 .bars .amount{text-align:right;font-variant-numeric:tabular-nums}
 .bars .label{overflow:hidden;white-space:nowrap;text-overflow:ellipsis}
-body>footer{border-top:1px solid var(--edge);color:var(--dim);font-size:14.5px}
-body>footer .wide{padding-top:18px;padding-bottom:28px}
+:is(body,#app)>footer{border-top:1px solid var(--edge);color:var(--dim);font-size:14.5px}
+:is(body,#app)>footer .wide{padding-top:18px;padding-bottom:28px}
 @media(max-width:600px){.join{grid-template-columns:1fr}section{padding:18px}
 .wide{padding-inline:14px}main{padding-top:24px}.facts{gap:10px}.facts div{padding:11px 14px}
 .facts dd{font-size:21px}
@@ -108,7 +112,7 @@ body>footer .wide{padding-top:18px;padding-bottom:28px}
 padding:12px 0 2px}
 .words tbody td{border-top:0;padding:0 0 4px}.words tbody td:last-child{padding-bottom:12px}
 .words thead{display:none}}
-@media print{body>header nav,.skip{display:none}}
+@media print{:is(body,#app)>header nav,.skip{display:none}}
 """
 
 
@@ -131,7 +135,10 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
 }
 """To be sent with every page and picture."""
+APP_HEADERS = webapp.HEADERS
+"""Instead, with a page that loads the web app."""
 
+NO_SCRIPTS = "No cookies, no scripts, no e-mail: "
 _MARK = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 26 26" aria-hidden="true">'
     '<g stroke="#3b82f6" stroke-width="2"><path d="M13 13 5 6M13 13 21 6M13 13 13 23"/></g>'
@@ -141,8 +148,9 @@ _MARK = (
 """Helpers around one model."""
 
 
-def page(title: str, *content: Content) -> str:
-    """A whole document. `title` is what the browser's tab says."""
+def page(title: str, *content: Content, boot: Mapping[str, object] | None = None) -> str:
+    """A whole document. `title` is what the browser's tab says; `boot`: for the web app, which is
+    to take over."""
     head = join(
         el("meta", charset="utf-8"),
         el("meta", name="viewport", content="width=device-width,initial-scale=1"),
@@ -150,13 +158,16 @@ def page(title: str, *content: Content) -> str:
         el("title", f"{title} · crowdgrad"),
         el("link", rel="icon", href=f"data:image/svg+xml,{quote(_MARK)}"),
         el("style", Html(STYLE)),
+        Html(webapp.head()) if boot is not None else None,
     )
     body = join(
         el("a", "Skip to the content", class_="skip", href="#content"),
         el("header", _header()),
         el("main", *content, id="content", class_="wide"),
-        el("footer", _footer()),
+        el("footer", _footer("No cookies, no e-mail: " if boot is not None else NO_SCRIPTS)),
     )
+    if boot is not None:
+        body = join(el("div", body, id="app"), Html(webapp.boot_element(boot)))
     document = el("html", el("head", head), el("body", body), lang="en")
     return f"<!doctype html>\n{document}\n"
 
@@ -167,10 +178,10 @@ def _header() -> Html:
     return el("div", brand, links, class_="wide")
 
 
-def _footer() -> Html:
+def _footer(beginning: str) -> Html:
     return el(
         "div",
-        "No cookies, no scripts, no e-mail: ",
+        beginning,
         el("a", "what is kept about you", href="/privacy"),
         ". For programs: ",
         el("a", "openapi.json", href="/openapi.json"),

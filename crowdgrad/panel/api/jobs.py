@@ -1,0 +1,153 @@
+"""From a draft to a running host: check it, save it, start it."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from fastapi import FastAPI
+
+from crowdgrad.errors import JobFileError, NotAgreed
+from crowdgrad.panel.api.material import Begun, find_out
+from crowdgrad.panel.jobs import CHECKED, Draft, save
+from crowdgrad.panel.tasks import Failed, Say, command
+
+if TYPE_CHECKING:
+    from crowdgrad.panel.app import Panel
+
+LOOPBACK = "127.0.0.1"
+MOST_HELPERS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckWish:
+    draft: Draft
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveWish:
+    draft: Draft
+    folder: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    path: str
+    toml: str
+    command: str
+    """What starts it at a terminal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostWish:
+    draft: Draft | None = None
+    path: str | None = None
+    """Of a job file, in place of a draft."""
+    helpers: int = 0
+    reach: Literal["here", "network", "matchmaker"] = "here"
+    matchmaker: str | None = None
+    agree: bool = False
+    """Every volunteer may read and keep the data."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    run: str
+    """The child's id; its run is named once it has begun."""
+
+
+def add(app: FastAPI, panel: Panel) -> None:
+    @app.post("/api/check", summary="Can this model travel, and what will it cost? A task")
+    async def check(wish: CheckWish) -> Begun:
+        job = save(wish.draft, panel.settings.home, None, CHECKED)
+
+        async def work(say: Say) -> object:
+            return await _check(panel, wish.draft, job, say)
+
+        return Begun(task=panel.tasks.start("check", work))
+
+    @app.post("/api/job", summary="Save a draft as a job file")
+    async def save_job(wish: SaveWish) -> Saved:
+        path = save(wish.draft, panel.settings.home, wish.folder)
+        told = f"crowdgrad host {shlex.quote(str(path))}"
+        return Saved(path=str(path), toml=path.read_text(encoding="utf-8"), command=told)
+
+    @app.post("/api/host", summary="Start a host")
+    async def host(wish: HostWish) -> Started:
+        return Started(run=panel.children.start("host", host_arguments(panel, wish)).id)
+
+
+def host_arguments(panel: Panel, wish: HostWish) -> list[str]:
+    """Raises JobFileError, NotAgreed."""
+    if (wish.draft is None) == (wish.path is None):
+        raise JobFileError("What is to be trained?", advice="Give a draft, or a job file's path.")
+    if not 0 <= wish.helpers <= MOST_HELPERS:
+        raise JobFileError(f"{wish.helpers} helpers.", advice=f"Start {MOST_HELPERS} at most.")
+    if wish.reach != "here" and not wish.agree:
+        raise NotAgreed(
+            "Nobody has agreed to publish the data.",
+            advice="Agree that every volunteer may read and keep it, or train on this machine.",
+        )
+    if wish.draft is not None:
+        job = save(wish.draft, panel.settings.home)
+    else:
+        assert wish.path is not None
+        job = Path(wish.path).expanduser().absolute()
+        if not job.is_file() or job.suffix != ".toml":
+            raise JobFileError(f"{job} is no job file.", advice="Give the path of a .toml file.")
+    arguments = ["host", str(job), "--helpers", str(wish.helpers), *common(panel)]
+    if wish.reach == "here":
+        return [*arguments, "--host", LOOPBACK]
+    if wish.reach == "matchmaker":
+        arguments += ["--matchmaker", wish.matchmaker or panel.settings.matchmaker]
+    return [*arguments, "--yes"]
+
+
+def common(panel: Panel) -> list[str]:
+    home, runs = str(panel.settings.home.absolute()), str(panel.runs.folder)
+    return ["--plain", "--home", home, "--runs", runs]
+
+
+async def _check(panel: Panel, draft: Draft, job: Path, say: Say) -> dict[str, Any]:
+    say(None, "Looking at the model")
+    try:
+        found: dict[str, Any] = await command(["check", str(job), "--json", "-"])
+    finally:
+        await asyncio.to_thread(job.unlink, missing_ok=True)
+    found["estimate"] = None
+    if found.get("travels"):
+        say(0.9, "Estimating how long it takes")
+        try:
+            known = panel.known.get(draft.data) or await find_out(panel, [draft.data])
+        except Failed:
+            return found
+        found["estimate"] = estimate(found, known, draft)
+    return found
+
+
+def estimate(found: dict[str, Any], known: dict[str, Any], draft: Draft) -> dict[str, Any]:
+    """What a job takes on this machine alone, from the speed that the check has measured."""
+    samples, speed = int(known["splits"]["train"]), found["speed"]
+    batch = int(speed["batch"])
+    steps = math.ceil(samples / batch)
+    epochs = draft.stop.get("epochs", 5)
+    epoch_s = samples / speed["samples_per_s"]
+    memory = found["activation_bytes"]
+    return {
+        "parameters": found["parameters"],
+        "bytes_per_update": found["bytes_per_update"],
+        "data_bytes": known["bytes"],
+        "samples": samples,
+        "steps_per_epoch": steps,
+        "step_s": batch / speed["samples_per_s"],
+        "samples_per_s": speed["samples_per_s"],
+        "epoch_s": epoch_s,
+        "total_s": epoch_s * epochs if isinstance(epochs, int | float) else epoch_s,
+        "memory_bytes": max(memory.values()) if memory else 0,
+        "travels": True,
+        "reason": found["reason"],
+    }

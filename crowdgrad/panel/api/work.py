@@ -1,0 +1,142 @@
+"""Lending this machine: start and stop the volunteer, its wishes, what it has done."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from fastapi import FastAPI, Request, Response
+
+from crowdgrad.errors import RunBusy, Unreachable, UserError
+from crowdgrad.net.identity import file_of, load_or_make
+from crowdgrad.panel.certificate import given, svg
+from crowdgrad.panel.problems import Problem
+from crowdgrad.volunteer.journal import Reader
+
+if TYPE_CHECKING:
+    from crowdgrad.panel.app import Panel
+    from crowdgrad.panel.children import Started
+
+LINES = 200
+READY_S = 30.0
+EVERY_S = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkWish:
+    target: str | None = None
+    """A code, a link or an address; None: whoever needs help."""
+    matchmaker: str | None = None
+    causes: tuple[str, ...] = ()
+    limits: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Working:
+    running: bool
+    status: Any = None
+    """As the volunteer tells it; None while it does not."""
+    error: Problem | None = None
+
+
+def add(app: FastAPI, panel: Panel) -> None:
+    _add_wishes(app, panel)
+    _add_past(app, panel)
+
+    @app.post("/api/work", summary="Lend this machine")
+    async def start(wish: WorkWish) -> Begun:
+        if panel.children.working() is not None:
+            raise RunBusy("This machine is lent already.", advice="Stop that first.")
+        child = panel.children.start("work", _arguments(panel, wish))
+        if wish.limits is not None:
+            await _limit(panel, child, wish.limits)
+        return Begun(id=child.id)
+
+    @app.get("/api/work", summary="What this machine does for others")
+    async def working() -> Working:
+        child = panel.children.working()
+        if child is None:
+            last = panel.children.last_worker()
+            return Working(running=False, error=last.state().error if last else None)
+        status = None
+        if child.entrance is not None:
+            with contextlib.suppress(Unreachable, ValueError):
+                reply = await panel.caller.ask(child.entrance, "GET", "/status", owner=True)
+                status = json.loads(reply.body) if reply.code == 200 else None
+        return Working(running=True, status=status)
+
+
+def _add_wishes(app: FastAPI, panel: Panel) -> None:
+    @app.post("/api/work/{wish}", summary="A wish to the volunteer")
+    async def wished(
+        wish: Literal["pause", "resume", "next", "stop", "answer"], request: Request
+    ) -> Response:
+        child = panel.children.working()
+        if wish == "stop":
+            if child is not None:
+                panel.children.stop(child)
+            return Response(b'{"holds":true}', media_type="application/json")
+        return await _ask(panel, child, "POST", f"/{wish}", await request.body() or None)
+
+    @app.put("/api/work/limits", summary="How hard this machine may work")
+    async def limits(request: Request) -> Response:
+        child = panel.children.working()
+        return await _ask(panel, child, "PUT", "/limits", await request.body())
+
+
+def _add_past(app: FastAPI, panel: Panel) -> None:
+    @app.get("/api/journal", summary="What was done on this machine, and for whom")
+    async def journal(lines: int = LINES) -> dict[str, Any]:
+        entries = await asyncio.to_thread(Reader(panel.settings.home).all)
+        shown = entries[-max(0, min(lines, 10_000)) :] if lines > 0 else []
+        return {"entries": [asdict(entry) for entry in shown], "totals": asdict(given(entries))}
+
+    @app.get("/api/certificate.svg", summary="What this machine has given, as a picture")
+    async def certificate() -> Response:
+        home = panel.settings.home
+        entries = await asyncio.to_thread(Reader(home).all)
+        key = load_or_make(home).id if file_of(home).is_file() else ""
+        name = panel.settings.name or (f"volunteer-{key[:6]}" if key else "A volunteer")
+        text = svg(name, key or "none yet", given(entries), time.time())
+        return Response(text, media_type="image/svg+xml")
+
+
+def _arguments(panel: Panel, wish: WorkWish) -> list[str]:
+    """Raises UserError."""
+    arguments = ["work", "--plain", "--home", str(panel.settings.home.absolute())]
+    if wish.matchmaker:
+        arguments += [f"--matchmaker={wish.matchmaker}"]
+    arguments += [f"--cause={cause}" for cause in wish.causes]
+    if wish.target:
+        if wish.target.startswith("-"):
+            raise UserError(f"{wish.target[:70]!r} is no job.", advice="Give a code or a link.")
+        arguments += [wish.target]
+    return arguments
+
+
+async def _limit(panel: Panel, child: Started, limits: dict[str, Any]) -> None:
+    """Before its first unit. Raises Unreachable."""
+    async with asyncio.timeout(READY_S):
+        while child.alive and child.entrance is None:  # noqa: ASYNC110 (a file, not an event)
+            await asyncio.sleep(EVERY_S)
+    if child.entrance is not None:
+        await _ask(panel, child, "PUT", "/limits", json.dumps(limits).encode())
+
+
+async def _ask(
+    panel: Panel, child: Started | None, method: str, path: str, body: bytes | None
+) -> Response:
+    entrance = child.entrance if child is not None else None
+    if entrance is None:
+        raise Unreachable("This machine is not lent to anybody.", advice="Start it first.")
+    reply = await panel.caller.ask(entrance, method, path, body=body, owner=True)
+    return Response(reply.body, status_code=reply.code, media_type=reply.kind)

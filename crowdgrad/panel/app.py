@@ -1,0 +1,131 @@
+"""The panel's parts, put together, and its application."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, JSONResponse
+from starlette.types import ASGIApp
+
+from crowdgrad import __version__, webapp
+from crowdgrad.errors import (
+    CrowdgradError,
+    DataMissing,
+    MachineError,
+    NotAgreed,
+    Unreachable,
+    one_line,
+)
+from crowdgrad.panel.api import events, jobs, machine, material, runs, work
+from crowdgrad.panel.auth import Guard, Keys
+from crowdgrad.panel.calls import Caller
+from crowdgrad.panel.children import Children, PanelState
+from crowdgrad.panel.hub import Hub
+from crowdgrad.panel.problems import Problem, of_error
+from crowdgrad.panel.runs import Runs
+from crowdgrad.panel.tasks import Task, Tasks
+from crowdgrad.panel.uploads import Uploads
+from crowdgrad.panel.watching import Watching
+from crowdgrad.settings import Settings
+
+STATUS: tuple[tuple[type[CrowdgradError], int], ...] = (
+    (DataMissing, 404),
+    (NotAgreed, 409),
+    (Unreachable, 409),
+    (MachineError, 500),
+)
+
+
+class Panel:
+    """Everything one panel has; made inside its event loop."""
+
+    def __init__(self, settings: Settings, *, runs: Path, scratch: Path) -> None:
+        """`scratch`: for what its children write, gone with it."""
+        self.settings = settings
+        self.hub = Hub({"version": __version__})
+        self.caller = Caller()
+        self.children = Children(scratch, self._children_changed)
+        self.tasks = Tasks(self._task_changed)
+        self.uploads = Uploads(settings.home / "uploads")
+        self.runs = Runs(runs.absolute(), self.caller)
+        self.watching = Watching(self.hub, self.runs, self.children, self.caller)
+        self.known: dict[str, dict[str, Any]] = {}
+        """What was found out about data, by what a draft calls it."""
+        self.children.look()
+
+    @contextlib.asynccontextmanager
+    async def living(self) -> AsyncIterator[None]:
+        looking = asyncio.create_task(self.children.run())
+        try:
+            yield
+        finally:
+            looking.cancel()
+            self.hub.close()
+            await self.watching.close()
+            await self.tasks.end()
+            await asyncio.to_thread(self.children.end)
+            self.caller.close()
+
+    def _children_changed(self, told: PanelState) -> None:
+        self.hub.publish("panel", told)
+
+    def _task_changed(self, task: Task) -> None:
+        self.hub.publish("task", task, which=task.id)
+
+
+def create_app(panel: Panel) -> FastAPI:
+    """Without its guard: see `guarded`."""
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with panel.living():
+            yield
+
+    app = FastAPI(
+        title="crowdgrad panel",
+        version=__version__,
+        description="What the control panel's pages ask. Only for the browser it let in.",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/api/openapi.json",
+        lifespan=lifespan,
+    )
+    _add_troubles(app)
+    webapp.mount(app)
+    for part in (machine, material, jobs, runs, work, events):
+        part.add(app, panel)
+
+    @app.get("/", response_class=HTMLResponse, include_in_schema=False)
+    async def page() -> str:
+        return webapp.page({"serves": "panel", "version": __version__})
+
+    return app
+
+
+def guarded(panel: Panel, keys: Keys, port: int, *, beyond: bool = False) -> ASGIApp:
+    return Guard(create_app(panel), keys=keys, port=port, beyond=beyond)
+
+
+def _add_troubles(app: FastAPI) -> None:
+    @app.exception_handler(CrowdgradError)
+    async def trouble(_: Request, error: CrowdgradError) -> JSONResponse:
+        code = next((code for kind, code in STATUS if isinstance(error, kind)), 400)
+        return _problem(of_error(error), code)
+
+    @app.exception_handler(RequestValidationError)
+    async def malformed(_: Request, error: RequestValidationError) -> JSONResponse:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"][1:])
+        words = one_line(f"{where}: {first['msg']}")
+        return _problem(Problem(code="422", message=f"The request makes no sense: {words}."), 422)
+
+
+def _problem(problem: Problem, code: int) -> JSONResponse:
+    return JSONResponse({"detail": problem.message, "error": asdict(problem)}, status_code=code)

@@ -1,0 +1,72 @@
+"""How the panel asks its children: over HTTP, on this machine, one request and one answer."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from crowdgrad.errors import Unreachable
+from crowdgrad.host.remote.control_file import Entrance
+
+PATIENCE_S = 10.0
+MAX_ANSWER = 64 << 20
+AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    code: int
+    kind: str
+    """Its content type."""
+    body: bytes
+
+
+class Caller:
+    """Asks in threads of its own, so that a child that hangs keeps nobody else waiting."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="calls")
+
+    async def ask(
+        self,
+        entrance: Entrance,
+        method: str,
+        path: str,
+        *,
+        body: bytes | None = None,
+        owner: bool = False,
+        patience_s: float = PATIENCE_S,
+    ) -> Reply:
+        """`owner`: with the token, which proves who asks. Raises Unreachable."""
+        headers = {"Authorization": f"Bearer {entrance.token}"} if owner else {}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(
+            self._threads, _call, entrance, method, path, headers, body, patience_s
+        )
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _call(
+    entrance: Entrance,
+    method: str,
+    path: str,
+    headers: dict[str, str],
+    body: bytes | None,
+    patience_s: float,
+) -> Reply:
+    connection = http.client.HTTPConnection(*entrance.address, timeout=patience_s)
+    try:
+        connection.request(method, path, body=body, headers=headers)
+        reply = connection.getresponse()
+        kind = reply.headers.get("Content-Type", "application/octet-stream")
+        return Reply(code=reply.status, kind=kind, body=reply.read(MAX_ANSWER))
+    except (OSError, http.client.HTTPException) as error:
+        raise Unreachable(f"Nobody answers at {entrance.url}: {error}.") from error
+    finally:
+        connection.close()

@@ -1,0 +1,1 @@
+"""What the panel has done in other processes, since it needs PyTorch or takes long."""

@@ -1,0 +1,101 @@
+"""A draft, as the web app makes one, written as a job file that the command line starts as well."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from crowdgrad.errors import JobFileError
+from crowdgrad.files import disk_errors, write_whole
+
+NAME = "job.toml"
+CHECKED = "checked.toml"
+_KEY = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """What is to be trained, before it is a job."""
+
+    title: str
+    data: str
+    """A name of the catalogue, or the path of an .npz file or a prepared folder."""
+    cause: str = ""
+    description: str = ""
+    contact: str = ""
+    model: dict[str, str | int | float] | None = None
+    """A ready-made model: its kind and its sliders."""
+    task: str | None = None
+    """`module:object`, where it is no ready-made one."""
+    folder: str = ""
+    """Where the task is looked for."""
+    recipe: dict[str, object] = field(default_factory=dict)
+    stop: dict[str, object] = field(default_factory=dict)
+    volunteers: dict[str, object] = field(default_factory=dict)
+    seed: int = 0
+
+
+def to_toml(draft: Draft) -> str:
+    """Raises JobFileError where it names no model, or two."""
+    if (draft.task is None) == (draft.model is None):
+        raise JobFileError(
+            "A job has one model.", advice="Choose a ready-made one, or name MODULE:OBJECT."
+        )
+    head: dict[str, object] = {"title": draft.title or "Untitled"}
+    for name in ("cause", "description", "contact", "task"):
+        if getattr(draft, name):
+            head[name] = getattr(draft, name)
+    head |= {"data": draft.data, "seed": draft.seed}
+    lines = [f"{name} = {_value(value)}" for name, value in head.items()]
+    for name in ("model", "recipe", "stop", "volunteers"):
+        table = getattr(draft, name)
+        if table:
+            lines += ["", f"[{name}]"]
+            lines += [f"{_key(key)} = {_value(v)}" for key, v in table.items() if v is not None]
+    return "\n".join(lines) + "\n"
+
+
+def save(draft: Draft, home: Path, folder: str | None = None, name: str = NAME) -> Path:
+    """Where it was asked for; else beside its task, or below the home folder. Raises CannotWrite,
+    DiskFull, JobFileError."""
+    text = to_toml(draft)
+    if folder:
+        place = Path(folder).expanduser()
+    elif draft.task is not None and draft.folder:
+        place = Path(draft.folder).expanduser()
+    else:
+        place = home / "jobs" / (re.sub(r"\W+", "-", draft.title).strip("-").lower()[:60] or "job")
+    file = place.absolute() / name
+    with disk_errors(file):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(file, text.encode())
+    return file
+
+
+def _key(name: str) -> str:
+    if _KEY.fullmatch(name) is None:
+        raise JobFileError(f"{name[:70]!r} is no key of a job file.", advice="Leave it out.")
+    return name
+
+
+def _value(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, Mapping):
+        inner = ", ".join(f"{_key(key)} = {_value(v)}" for key, v in value.items() if v is not None)
+        return f"{{{inner}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_value, value))}]"
+    raise JobFileError(f"A job file cannot hold {value!r}.", advice="Leave it out.")
+
+
+def _text(value: str) -> str:
+    """As TOML writes it: what JSON escapes, and letters of all kinds as they are."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,60 @@
+"""What went wrong, as the web app shows it: a code, what happened, what to do next."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from crowdgrad.errors import BadRecords, CrowdgradError
+
+_LINE = re.compile(r"(?:crowdgrad: )?\[(CG\d{3})\] (.*)")
+MAX_WORDS = 2000
+SHOWN = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BadRecord:
+    """One record that cannot be used."""
+
+    file: str
+    line: int
+    kind: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    code: str
+    """Of `docs/errors.md`; empty where a process ended without one."""
+    message: str
+    advice: str = ""
+    bad: tuple[BadRecord, ...] = ()
+    """The first records of a source that cannot be used."""
+
+
+def of_error(error: CrowdgradError) -> Problem:
+    bad: tuple[BadRecord, ...] = ()
+    message = error.message
+    if isinstance(error, BadRecords):
+        bad = tuple(
+            BadRecord(file=file, line=line, kind=kind, words=words)
+            for file, line, kind, words in error.shown[:SHOWN]
+        )
+        message = " ".join((message, *(_spell(one) for one in bad[:1])))
+    return Problem(code=error.code, message=message, advice=error.advice, bad=bad)
+
+
+def _spell(bad: BadRecord) -> str:
+    where = f"{bad.file}, line {bad.line}" if bad.line else bad.file
+    return f"The first: {where}: {bad.words}."
+
+
+def of_output(text: str, otherwise: str) -> Problem:
+    """What a command of ours said last, as its exit was no success."""
+    lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
+    for line in reversed(lines):
+        found = _LINE.match(line)
+        if found is not None:
+            return Problem(code=found[1], message=found[2][:MAX_WORDS])
+    last = lines[-1][:MAX_WORDS] if lines else ""
+    return Problem(code="", message=f"{otherwise} {last}".strip())

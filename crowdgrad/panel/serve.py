@@ -1,0 +1,43 @@
+"""The panel as a process: it takes a port, says where it is, and ends its children politely."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from crowdgrad.net.addresses import is_loopback
+from crowdgrad.net.http import HttpServer
+from crowdgrad.net.ports import bind, reachable
+from crowdgrad.panel.app import Panel, guarded
+from crowdgrad.panel.auth import MAX_BODY_BYTES, Keys
+from crowdgrad.process import stop_requests
+from crowdgrad.settings import Settings
+
+
+async def serve(
+    settings: Settings,
+    *,
+    host: str,
+    port: int,
+    runs: Path,
+    started: Callable[[str], None] = lambda url: None,
+) -> None:
+    """Until SIGINT or SIGTERM. `started` hears the address that lets a browser in. Raises PortBusy
+    or SettingError."""
+    listening = bind(host, port)
+    port = listening.getsockname()[1]
+    keys = Keys()
+    with tempfile.TemporaryDirectory(prefix="crowdgrad-panel-") as scratch, stop_requests() as stop:
+        panel = Panel(settings, runs=runs, scratch=Path(scratch))
+        app = guarded(panel, keys, port, beyond=not is_loopback(host))
+        server = HttpServer(app, listening, max_message_bytes=MAX_BODY_BYTES)
+        await server.start()
+        try:
+            name = reachable(host)
+            where = f"[{name}]" if ":" in name else name
+            started(f"http://{where}:{port}/?token={keys.token}")
+            await stop.wait()
+        finally:
+            panel.hub.close()
+            await server.stop()

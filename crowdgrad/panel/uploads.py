@@ -1,0 +1,116 @@
+"""Files that a browser gives the panel, below the home folder: bounded, and under sound names.
+
+What is dropped together is a *set*: a folder of its own. A name may have folders in it, since
+pictures come in one for each class; it never leads out of the set.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from crowdgrad.errors import DataMissing, UserError
+from crowdgrad.files import disk_errors
+
+MAX_FILE_BYTES = 4 << 30
+MAX_SET_BYTES = 16 << 30
+MAX_FILES = 200_000
+MAX_NAME, MAX_DEPTH = 200, 8
+TOGETHER = (".npy",)
+"""Files of one set that make one data set, inputs first."""
+_SET = re.compile(r"set-[0-9a-f]{16}")
+_UNSOUND = re.compile(r"[^\w .,()+=@#%&~\[\]{}-]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uploaded:
+    set: str
+    path: str
+    """Of the file, below its set."""
+    bytes: int
+
+
+class Uploads:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._sizes: dict[str, tuple[int, int]] = {}
+        """Of each set: bytes and files."""
+
+    async def take(self, name: str, into: str, body: AsyncIterator[bytes]) -> Uploaded:
+        """`into`: a set there is; empty: a new one. Raises UserError, DiskFull, CannotWrite."""
+        parts = sound_name(name)
+        known = into if into else f"set-{secrets.token_hex(8)}"
+        folder = self.folder_of(known) if into else self._folder / known
+        bytes_before, files = self._size(known, folder)
+        if files >= MAX_FILES:
+            raise UserError(f"A set has {MAX_FILES:,} files at most.", advice="Give a folder path.")
+        file = folder.joinpath(*parts)
+        draft = file.with_name(f".{secrets.token_hex(4)}.part")
+        room, taken = min(MAX_FILE_BYTES, MAX_SET_BYTES - bytes_before), 0
+        try:
+            with disk_errors(folder):
+                draft.parent.mkdir(parents=True, exist_ok=True)
+                with draft.open("xb") as out:
+                    async for piece in body:
+                        taken += len(piece)
+                        if taken > room:
+                            raise UserError(
+                                f"{name[:100]} is larger than may be uploaded ({room:,} bytes).",
+                                advice="It is on this machine already: give its path instead.",
+                            )
+                        out.write(piece)
+                os.replace(draft, file)
+        finally:
+            draft.unlink(missing_ok=True)
+        self._sizes[known] = (bytes_before + taken, files + 1)
+        return Uploaded(set=known, path="/".join(parts), bytes=taken)
+
+    def sources(self, name: str) -> list[str] | None:
+        """What is to be prepared of a set; None where that is the name of none."""
+        if _SET.fullmatch(name) is None:
+            return None
+        folder = self.folder_of(name)
+        inside = sorted(folder.iterdir())
+        if not inside:
+            raise DataMissing("Nothing was uploaded.", advice="Drop a file or a folder.")
+        if len(inside) == 1:
+            return [str(inside[0])]
+        if all(file.suffix in TOGETHER for file in inside):
+            return [str(file) for file in inside]
+        return [str(folder)]
+
+    def folder_of(self, name: str) -> Path:
+        """Raises DataMissing."""
+        if _SET.fullmatch(name) is None or not (self._folder / name).is_dir():
+            raise DataMissing("There is no such upload.", advice="Drop the files again.")
+        return self._folder / name
+
+    def _size(self, name: str, folder: Path) -> tuple[int, int]:
+        if name not in self._sizes:
+            sizes = [file.stat().st_size for file in folder.rglob("*") if file.is_file()]
+            self._sizes[name] = (sum(sizes), len(sizes))
+        return self._sizes[name]
+
+
+def sound_name(name: str) -> list[str]:
+    """The parts of a relative name, each of them harmless. Raises UserError."""
+    parts = [part for part in name.replace("\\", "/").split("/") if part]
+    if not parts or len(parts) > MAX_DEPTH or name.startswith(("/", "\\")):
+        raise _unsound(name)
+    for part in parts:
+        if part in (".", "..") or part.startswith(".") or len(part.encode()) > MAX_NAME:
+            raise _unsound(name)
+        if not part.isprintable():
+            raise _unsound(name)
+    return [_UNSOUND.sub("_", part) for part in parts]
+
+
+def _unsound(name: str) -> UserError:
+    return UserError(
+        f"{name[:100]!r} is no name for an upload.",
+        advice=f"Give a relative name of at most {MAX_DEPTH} parts; no part begins with a dot.",
+    )

@@ -1,0 +1,106 @@
+"""Asks hosts and the volunteer how they are, only while somebody listens, and tells the hub."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+
+from crowdgrad.errors import DataMissing, Unreachable
+from crowdgrad.host.remote.control_file import Entrance
+from crowdgrad.panel.calls import Caller
+from crowdgrad.panel.children import Children
+from crowdgrad.panel.hub import Hub
+from crowdgrad.panel.runs import Runs, is_of
+
+EVERY_S = 0.5
+SWARM_EVERY = 4
+"""Of so many looks one is for the swarm."""
+PATIENCE_S = 3.0
+
+
+class Watching:
+    def __init__(self, hub: Hub, runs: Runs, children: Children, caller: Caller) -> None:
+        self._hub = hub
+        self._runs = runs
+        self._children = children
+        self._caller = caller
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        hub.changed = self.arrange
+
+    def arrange(self) -> None:
+        """Follow what is listened to, and nothing else."""
+        wanted = self._hub.runs | ({""} if self._hub.listeners else set())
+        for gone in set(self._tasks) - wanted:
+            self._tasks.pop(gone).cancel()
+        for run in wanted - set(self._tasks):
+            follow = self._follow_run(run) if run else self._follow_work()
+            self._tasks[run] = asyncio.create_task(follow)
+
+    async def close(self) -> None:
+        tasks = list(self._tasks.values())
+        self._tasks.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _follow_run(self, name: str) -> None:
+        look = _Look(name, self._hub, self._caller)
+        while True:
+            with contextlib.suppress(Unreachable, DataMissing, ValueError):
+                child = self._children.find(name)
+                run = child.state().run if child is not None else name
+                entrance = self._runs.entrance(run) if run else None
+                if run and entrance is not None:
+                    await look.at(run, entrance)
+            await asyncio.sleep(EVERY_S)
+
+    async def _follow_work(self) -> None:
+        while True:
+            worker = self._children.working()
+            entrance = worker.entrance if worker is not None else None
+            if worker is None:
+                self._hub.publish("work", None)
+            if entrance is not None:
+                with contextlib.suppress(Unreachable):
+                    reply = await self._caller.ask(
+                        entrance, "GET", "/status", owner=True, patience_s=PATIENCE_S
+                    )
+                    if reply.code == 200:
+                        self._hub.publish("work", reply.body)
+            await asyncio.sleep(EVERY_S)
+
+
+class _Look:
+    """At one run, again and again."""
+
+    def __init__(self, name: str, hub: Hub, caller: Caller) -> None:
+        self._name = name
+        self._hub = hub
+        self._caller = caller
+        self._looks = 0
+        self._next = 0
+        """The number of the next log line."""
+        self._of: Entrance | None = None
+
+    async def at(self, run: str, entrance: Entrance) -> None:
+        """Raises Unreachable, ValueError."""
+        if entrance != self._of:  # another host of the same run counts anew
+            self._of, self._looks, self._next = entrance, 0, 0
+        status = await self._caller.ask(entrance, "GET", "/status", patience_s=PATIENCE_S)
+        if not is_of(status, run):
+            return
+        self._hub.publish("status", status.body, run=self._name)
+        log = await self._caller.ask(
+            entrance, "GET", f"/log?after={self._next}", owner=True, patience_s=PATIENCE_S
+        )
+        if log.code == 200:
+            told = json.loads(log.body)
+            self._next = int(told["next"])
+            if told["lines"]:
+                self._hub.lines(self._name, told["lines"])
+        if self._looks % SWARM_EVERY == 0:
+            swarm = await self._caller.ask(entrance, "GET", "/swarm", patience_s=PATIENCE_S)
+            if swarm.code == 200:
+                self._hub.publish("swarm", swarm.body, run=self._name)
+        self._looks += 1

@@ -1,0 +1,92 @@
+"""The web app, as every process that has pages serves it: one document, one script, one style.
+
+Vite builds it from `web/` into `static/`. The document carries what the script must know at once as
+JSON (`boot`): where it is served from and what it may ask there. Nothing is loaded from elsewhere,
+and no script runs but ours (`HEADERS`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from html import escape
+from os import PathLike, stat_result
+from pathlib import Path
+
+from starlette.applications import Starlette
+from starlette.responses import Response
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
+
+STATIC = Path(__file__).parent / "static"
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data: blob:; connect-src 'self'; font-src 'self'; base-uri 'none'; "
+    "form-action 'self'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Frame-Options": "DENY",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+"""Of every page and asset."""
+NOT_BUILT = "The web app is not built here: run <code>./scripts/setup</code> to build it."
+
+
+def built() -> bool:
+    """Whether there is a script to serve; asked each time, since a build may come later."""
+    return (STATIC / "assets" / "app.js").is_file()
+
+
+def mount(app: Starlette, *, base: str = "") -> None:
+    """Serve `/assets/*` on `app`; 404 for each of them while it is not built."""
+    app.mount(f"{base}/assets", _Assets(directory=STATIC / "assets", check_dir=False))
+
+
+def page(boot: Mapping[str, object], *, inner: str = "", title: str = "crowdgrad") -> str:
+    """The document. `inner`: HTML that is there before the script is, and without it."""
+    if not built():
+        inner += f"<p>{NOT_BUILT}</p>"
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(title)}</title>{head()}</head>\n"
+        f'<body><div id="app">{inner}</div>{boot_element(boot)}</body></html>\n'
+    )
+
+
+def head() -> str:
+    """What a page's head loads; nothing where it is not built."""
+    if not built():
+        return ""
+    return (
+        '<link rel="stylesheet" href="/assets/app.css">'
+        '<script type="module" src="/assets/app.js"></script>'
+    )
+
+
+def boot_element(boot: Mapping[str, object]) -> str:
+    """The JSON, in which nothing can end the element or begin another."""
+    told = json.dumps(boot, ensure_ascii=False, allow_nan=False)
+    for letter in "<>&\u2028\u2029":
+        told = told.replace(letter, f"\\u{ord(letter):04x}")
+    return f'<script type="application/json" id="boot">{told}</script>'
+
+
+class _Assets(StaticFiles):
+    async def check_config(self) -> None:
+        """A folder that is not there yet is no mistake: its files are missing, that is all."""
+
+    def file_response(
+        self,
+        full_path: str | PathLike[str],
+        stat_result: stat_result,
+        scope: Scope,
+        status_code: int = 200,
+    ) -> Response:
+        response = super().file_response(full_path, stat_result, scope, status_code)
+        response.headers.update(HEADERS)
+        response.headers["Cache-Control"] = "no-cache"  # names stay, contents change
+        return response

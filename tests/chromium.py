@@ -1,0 +1,40 @@
+"""A real browser for the tests of pages: Debian's Chromium, or any Chrome found, by Playwright.
+
+Playwright brings no browser of its own here. Where there is none, tests that need one are skipped
+and one line at the end says so.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+MISSING = (
+    "NO CHROMIUM HERE: the tests of pages were skipped. Install it (apt-get install chromium) and "
+    "run them again."
+)
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+
+
+def find() -> str | None:
+    return next(filter(None, map(shutil.which, NAMES)), None)
+
+
+needs_chromium = pytest.mark.skipif(find() is None, reason=MISSING)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    path = find()
+    if path is None:
+        pytest.skip(MISSING)
+    # Chromium's own walls want rights that root in a container has not.
+    flags = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=path, args=flags)
+        yield found
+        found.close()

@@ -1,0 +1,114 @@
+"""A real panel as a process of its own, and a browser's part of the talk with it."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+PATIENCE_S = 90.0
+
+
+class Browser:
+    """Lets itself in by the address, then asks with the cookie."""
+
+    def __init__(self, url: str, pid: int = 0) -> None:
+        found = urlsplit(url)
+        self.url, self.pid = url, pid
+        self.netloc = found.netloc
+        code, headers, _ = self.raw("GET", f"/?{found.query}", cookie="")
+        assert code == 303, code
+        assert headers["Location"] == "/"
+        self.set_cookie = headers["Set-Cookie"]
+        self.cookie = self.set_cookie.partition(";")[0]
+
+    def raw(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        cookie: str | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> tuple[int, http.client.HTTPMessage, bytes]:
+        connection = http.client.HTTPConnection(self.netloc, timeout=PATIENCE_S)
+        given = self.cookie if cookie is None else cookie
+        try:
+            connection.request(
+                method, path, body, {**({"Cookie": given} if given else {}), **(headers or {})}
+            )
+            reply = connection.getresponse()
+            return reply.status, reply.headers, reply.read()
+        finally:
+            connection.close()
+
+    def ask(self, method: str, path: str, wish: object = None, code: int = 200) -> Any:
+        body = None if wish is None else json.dumps(wish).encode()
+        headers = {"X-Crowdgrad": "1", "Content-Type": "application/json"}
+        status, _, told = self.raw(method, path, body, headers=headers)
+        assert status == code, (status, told)
+        return json.loads(told)
+
+    def events(self, run: str = "") -> Iterator[tuple[str, Any]]:
+        """Until the caller has heard enough."""
+        connection = http.client.HTTPConnection(self.netloc, timeout=PATIENCE_S)
+        try:
+            connection.request("GET", f"/api/events?run={run}", headers={"Cookie": self.cookie})
+            reply = connection.getresponse()
+            assert reply.status == 200
+            name = ""
+            while line := reply.readline():
+                word, _, rest = line.decode().rstrip("\n").partition(": ")
+                if word == "event":
+                    name = rest
+                elif word == "data":
+                    yield name, json.loads(rest)
+        finally:
+            connection.close()
+
+    def task(self, name: str) -> Any:
+        """How it ended, heard of in the stream."""
+        for event, told in self.events():
+            if event == "task" and told["id"] == name and told["state"] != "running":
+                return told
+        raise AssertionError("the stream ended")
+
+    def child(self, name: str, *states: str) -> Any:
+        """The child, once it is in one of these states."""
+        for event, told in self.events():
+            if event == "panel":
+                for child in told["children"]:
+                    if child["id"] == name and child["state"] in states:
+                        return child
+        raise AssertionError("the stream ended")
+
+
+@contextlib.contextmanager
+def panel(home: Path, *arguments: str) -> Iterator[Browser]:
+    environment = {**os.environ, "CROWDGRAD_HOME": str(home), "CROWDGRAD_LAN": "no"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "crowdgrad", "panel", "--runs", str(home / "runs"), *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        found = re.search(r"http://\S+", line)
+        assert found is not None, line
+        yield Browser(found[0], process.pid)
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)

@@ -1,0 +1,78 @@
+"""Who is let in, and what is refused, each for its own reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from crowdgrad.webapp import HEADERS
+from tests.panel.living import Browser, panel
+
+CHANGE = {"X-Crowdgrad": "1", "Content-Type": "application/json"}
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with panel(tmp_path_factory.mktemp("home")) as found:
+        yield found
+
+
+def test_the_address_gives_a_cookie_that_no_script_and_no_other_site_uses(browser):
+    told = browser.set_cookie.lower()
+    assert "httponly" in told
+    assert "samesite=strict" in told
+    token = browser.url.partition("token=")[2]
+    assert token not in browser.set_cookie
+    code, _, page = browser.raw("GET", "/")
+    assert code == 200
+    assert token.encode() not in page
+
+
+def test_without_the_cookie_nothing_is_told(browser):
+    for path in ("/", "/api/machine", "/api/events", "/api/openapi.json"):
+        assert browser.raw("GET", path, cookie="none=1")[0] == 401
+    assert browser.raw("GET", "/?token=guess", cookie="none=1")[0] == 401
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "192.0.2.7:80", "", "a b"])
+def test_a_name_that_is_not_ours_is_refused(browser, host):
+    assert browser.raw("GET", "/api/runs", headers={"Host": host})[0] == 403
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1:1", "[::1]:80", "[::1]"])
+def test_names_of_this_machine_are_answered(browser, host):
+    assert browser.raw("GET", "/api/runs", headers={"Host": host})[0] == 200
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:1"])
+def test_pages_from_elsewhere_are_refused(browser, origin):
+    assert browser.raw("GET", "/api/runs", headers={"Origin": origin})[0] == 403
+
+
+def test_our_own_page_is_answered(browser):
+    headers = {"Origin": f"http://{browser.netloc}"}
+    assert browser.raw("GET", "/api/runs", headers=headers)[0] == 200
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
+def test_a_change_needs_the_header_that_no_form_can_send(browser, method):
+    assert browser.raw(method, "/api/work", b"{}")[0] == 403
+
+
+def test_a_request_that_is_too_long_is_refused_before_it_is_read(browser):
+    headers = {**CHANGE, "Content-Length": str(1 << 30)}
+    assert browser.raw("POST", "/api/data", headers=headers)[0] == 413
+
+
+def test_every_answer_keeps_frames_and_foreign_scripts_out(browser):
+    for path, cookie in (("/", None), ("/", "none=1"), ("/api/runs", None), ("/api/no", None)):
+        _, headers, _ = browser.raw("GET", path, cookie=cookie)
+        for name, value in HEADERS.items():
+            assert headers[name] == value
+        assert headers["Cache-Control"] == "no-store"
+
+
+def test_a_malformed_wish_is_answered_in_words(browser):
+    told = browser.ask("POST", "/api/data", {"sauce": "mnist"}, code=422)
+    assert "source" in told["error"]["message"]

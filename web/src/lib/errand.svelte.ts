@@ -1,0 +1,71 @@
+/** Something long that the panel does for us in a process of its own: begun, followed, stopped. */
+import { asProblem, call, get, type Problem } from "./api.ts";
+import { live } from "./live.svelte.ts";
+import type { Task } from "./types.ts";
+
+const LOOK_MS = 500;
+
+export class Errand<T> {
+  running = $state(false);
+  stopped = $state(false);
+  doing = $state("");
+  progress = $state<number | null>(null);
+  problem = $state.raw<Problem | null>(null);
+  #id = "";
+  #turn = 0;
+
+  /** The result, or null where it failed, was stopped, or a later one took its place. */
+  async run(begin: () => Promise<{ task: string }>): Promise<T | null> {
+    this.stop();
+    const turn = ++this.#turn;
+    this.running = true;
+    this.stopped = false;
+    this.problem = null;
+    this.say("", null);
+    try {
+      const id = (await begin()).task;
+      if (turn !== this.#turn) {
+        void call("DELETE", `/api/tasks/${id}`).catch(() => undefined);
+        return null;
+      }
+      this.#id = id;
+      for (;;) {
+        const told = await look<T>(id);
+        if (turn !== this.#turn) return null;
+        this.say(told.doing, told.progress);
+        if (told.state === "failed") this.problem = told.error ?? { code: "", message: told.doing, advice: "" };
+        if (told.state === "stopped") this.stopped = true;
+        if (told.state !== "running") return told.state === "done" ? told.result : null;
+        await new Promise((done) => setTimeout(done, LOOK_MS));
+        if (turn !== this.#turn) return null;
+      }
+    } catch (error) {
+      if (turn === this.#turn) this.problem = asProblem(error);
+      return null;
+    } finally {
+      if (turn === this.#turn) {
+        this.running = false;
+        this.#id = "";
+      }
+    }
+  }
+
+  say(doing: string, progress: number | null): void {
+    this.doing = doing;
+    this.progress = progress;
+  }
+
+  stop(): void {
+    this.#turn += 1;
+    if (this.#id) void call("DELETE", `/api/tasks/${this.#id}`).catch(() => undefined);
+    this.#id = "";
+    this.stopped = this.running;
+    this.running = false;
+  }
+}
+
+/** What the stream has said last, where it goes; else ask. */
+async function look<T>(id: string): Promise<Task<T>> {
+  const heard = live.connected ? live.tasks[id] : undefined;
+  return heard && heard.state === "running" ? (heard as Task<T>) : get<Task<T>>(`/api/tasks/${id}`);
+}

@@ -1,0 +1,44 @@
+/** Numbers and times for people: always with their unit. */
+
+const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const SHORT = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+
+export const whole = (value: number): string => WHOLE.format(value);
+export const short = (value: number): string => (value < 10_000 ? whole(value) : SHORT.format(value));
+export const percent = (share: number, digits = 0): string => `${(100 * share).toFixed(digits)} %`;
+
+const BYTE_UNITS = ["B", "kB", "MB", "GB", "TB"] as const;
+
+export function bytes(value: number): string {
+  let left = value;
+  let unit = 0;
+  while (left >= 1000 && unit < BYTE_UNITS.length - 1) {
+    left /= 1000;
+    unit += 1;
+  }
+  return `${left.toFixed(unit === 0 || left >= 100 ? 0 : 1)} ${BYTE_UNITS[unit]}`;
+}
+
+export const rate = (perSecond: number): string => `${bytes(perSecond)}/s`;
+
+export function duration(seconds: number): string {
+  const s = Math.max(0, Math.round(seconds));
+  if (s < 60) return `${s} s`;
+  if (s < 3600) return `${Math.floor(s / 60)} min ${s % 60 ? `${s % 60} s` : ""}`.trim();
+  const minutes = Math.round(s / 60);
+  if (minutes < 48 * 60) return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+  return `${Math.round(minutes / 1440)} days`;
+}
+
+/** How long ago, or how far ahead, seconds since 1970 are. */
+export function relative(at: number, now: number = Date.now() / 1000): string {
+  const away = at - now;
+  if (Math.abs(away) < 5) return "now";
+  return away < 0 ? `${duration(-away)} ago` : `in ${duration(away)}`;
+}
+
+export function score(value: number | null | undefined, metric: string | null): string {
+  if (value === null || value === undefined) return "–";
+  const share = /accuracy|top|precision|recall|share|rate|f1/i.test(metric ?? "");
+  return share && value >= 0 && value <= 1 ? percent(value, 2) : value.toPrecision(4);
+}

@@ -1,0 +1,137 @@
+/** What is chosen on the host page; kept in the tab, so that a reload loses nothing. */
+import { get } from "./api.ts";
+import { rescale } from "./estimate.ts";
+import { t } from "./texts.ts";
+import type { CheckReport, DataFound, Draft, Estimate, ReadyModel, RecipeInfo } from "./types.ts";
+
+const KEY = "crowdgrad-host";
+const SMALL = 5000;
+export type Reach = "here" | "network" | "matchmaker";
+
+interface Kept {
+  draft: Draft;
+  found: DataFound | null;
+  report: CheckReport | null;
+  checked: string;
+  reach: Reach;
+  matchmaker: string;
+  agree: boolean;
+  helpers: number;
+  child: string;
+}
+
+const fresh = (): Kept => ({
+  draft: {
+    title: "", cause: "education", description: "", contact: "", data: "", model: null, task: null, folder: "",
+    recipe: { name: "crowd", lr: 0.1, batch_size: 100 }, stop: { epochs: 20 },
+    volunteers: { minimum: 1, maximum: 10 }, seed: 1,
+  },
+  found: null, report: null, checked: "", reach: "here", matchmaker: "", agree: false, helpers: 2, child: "",
+});
+
+function kept(): Kept {
+  try {
+    return { ...fresh(), ...(JSON.parse(sessionStorage.getItem(KEY) ?? "{}") as Partial<Kept>) };
+  } catch {
+    return fresh();
+  }
+}
+
+class Hosting {
+  now = $state<Kept>(kept());
+  models = $state.raw<ReadyModel[]>([]);
+  recipes = $state.raw<RecipeInfo[]>([]);
+
+  get draft(): Draft {
+    return this.now.draft;
+  }
+
+  keep(): void {
+    try {
+      sessionStorage.setItem(KEY, JSON.stringify(this.now));
+    } catch {
+      // A full or forbidden store costs only the memory of a reload.
+    }
+  }
+
+  again(): void {
+    this.now = fresh();
+    this.models = [];
+  }
+
+  /** Take the data, and with it a model and numbers that suit it. */
+  async take(found: DataFound): Promise<void> {
+    const draft = this.draft;
+    if (!draft.title || draft.title === this.now.found?.title) draft.title = found.title;
+    draft.data = found.data;
+    draft.recipe["batch_size"] = found.records < SMALL ? 32 : 100;
+    draft.stop.epochs = found.records < SMALL ? 20 : 5;
+    this.now.found = found;
+    this.now.report = null;
+    await this.fit();
+  }
+
+  /** Which models fit the data; choose the first where the present one does not. */
+  async fit(): Promise<void> {
+    const data = this.draft.data;
+    const models = await get<ReadyModel[]>(`/api/models?data=${encodeURIComponent(data)}`);
+    if (data !== this.draft.data) return;
+    this.models = models;
+    if (this.draft.task !== null) return;
+    const present = models.find((one) => one.kind === this.draft.model?.["kind"] && !one.fits);
+    if (!present) this.choose(models.find((one) => !one.fits) ?? null);
+  }
+
+  choose(model: ReadyModel | null): void {
+    this.draft.task = null;
+    this.draft.model = model
+      ? { kind: model.kind, ...Object.fromEntries(model.sliders.map((one) => [one.name, one.default])) }
+      : null;
+  }
+
+  chooseOwn(): void {
+    this.draft.model = null;
+    this.draft.task = "";
+  }
+
+  /** A recipe begins with its own learning rate; the batch stays as it suits the data. */
+  cook(recipe: RecipeInfo): void {
+    const rate = recipe.fields.find((field) => field.name === "lr")?.default;
+    const batch_size = this.draft.recipe["batch_size"];
+    this.draft.recipe = { name: recipe.name, lr: typeof rate === "number" ? rate : 0.1, batch_size };
+  }
+
+  /** What a check is of: it speaks for nothing else. */
+  get subject(): string {
+    const { data, model, task, folder } = this.draft;
+    return JSON.stringify([data, model, task, folder]);
+  }
+
+  get current(): boolean {
+    return this.now.checked === this.subject;
+  }
+
+  /** What the sliders mean; null: nothing was measured yet. */
+  get estimate(): Estimate | null {
+    const measured = this.now.report?.estimate;
+    if (!measured) return null;
+    return rescale(measured, Number(this.draft.recipe["batch_size"]), this.draft.stop.epochs, this.computers);
+  }
+
+  /** Helpers on one computer share it. */
+  get computers(): number {
+    return this.now.reach === "here" ? 1 : this.draft.volunteers.maximum;
+  }
+
+  /** Why it cannot start yet; empty: it can. */
+  get missing(): string {
+    const words = t.host.publish;
+    if (!this.draft.data) return words.needData;
+    if (!this.draft.model && !this.draft.task?.includes(":")) return words.needTask;
+    if (this.now.reach === "here" && this.now.helpers < 1) return words.needHelper;
+    if (this.now.reach === "matchmaker" && !this.now.matchmaker.trim()) return words.needMatchmaker;
+    return this.now.reach !== "here" && !this.now.agree ? words.needAgree : "";
+  }
+}
+
+export const hosting = new Hosting();

@@ -1,0 +1,200 @@
+/** A job as everybody may see it, told by its host (`/job.json`) or by a matchmaker (`/v1/jobs`). */
+import type { JobPage } from "./types.ts";
+
+/** See crowdgrad/net/rooms.py: JobSummary. */
+export interface JobSummary {
+  id: string;
+  title: string;
+  cause: string;
+  key: string;
+  code: string;
+  state: string;
+  presence: "alive" | "suspect" | "gone";
+  minimum: number;
+  maximum: number;
+  volunteers: number;
+  published_at: number;
+  description: string;
+  contact: string;
+  visibility: string;
+  link: string;
+}
+export interface JobList {
+  jobs: JobSummary[];
+  total: number;
+}
+export interface Health {
+  ok: boolean;
+  jobs: number;
+  volunteers: number;
+  waiting: number;
+}
+export interface Helper {
+  name: string;
+  samples: number;
+  share: number;
+  connected: boolean;
+}
+export type Told = Omit<JobPage, "code" | "matchmaker" | "curve"> & {
+  code: string | null;
+  matchmaker: string | null;
+  paused?: boolean;
+  routes?: string[];
+  curve: { at_s: number; value: number | null }[];
+};
+export type Standing = "waiting" | "running" | "full" | "paused" | "away" | "quiet" | "finished" | "stopped" | "failed";
+export interface Open {
+  title: string;
+  cause: string;
+  description: string;
+  contact: string;
+  /** Fingerprint of the host's key. */
+  host: string;
+  code: string;
+  link: string;
+  qr: string;
+  command: string;
+  standing: Standing;
+  reason: string;
+  /** Whether it still takes help. */
+  open: boolean;
+  here: number;
+  minimum: number;
+  maximum: number | null;
+  since: number | null;
+  /** What only the host knows. */
+  training: Training | null;
+}
+export interface Training {
+  progress: number;
+  epochs_done: number;
+  epochs: number;
+  watched: string;
+  best: string;
+  samples: number;
+  samples_per_s: number;
+  eta_s: number | null;
+  took_part: number;
+  helpers: Helper[];
+  curve: { at_s: number; value: number }[];
+}
+
+const OVER: readonly string[] = ["finished", "stopped", "failed"];
+const ORIGIN = /^https?:\/\/([A-Za-z0-9.-]+|\[[0-9a-f:]+\])(:[0-9]{1,5})?$/;
+const TARGET = /^[A-Za-z0-9.:#/[\]-]+$/;
+
+/** What a volunteer types. What is not plain is left out: people paste this. */
+export function command(target: string, origin: string): string {
+  const what = TARGET.test(target) ? ` ${target}` : "";
+  const where = ORIGIN.test(origin) ? ` --matchmaker ${origin}` : "";
+  return `crowdgrad work${what}${where}`;
+}
+
+export function ofHost(told: Told): Open {
+  const over = OVER.includes(told.state);
+  const target = told.code ?? (told.link || told.local_code);
+  const paused: Standing = told.paused ? "paused" : told.state === "running" ? "running" : "waiting";
+  return {
+    ...told,
+    code: told.code ?? told.local_code,
+    qr: told.link ? "/qr.svg" : "",
+    command: command(target, told.code ? (told.matchmaker ?? "").replace(/\/$/, "") : ""),
+    standing: over ? (told.state as Standing) : paused,
+    open: !over,
+    minimum: 0,
+    maximum: null,
+    since: told.started_at || null,
+    training: {
+      progress: told.progress,
+      epochs_done: told.epochs_done,
+      epochs: told.epochs,
+      watched: told.watched,
+      best: told.best,
+      samples: told.samples,
+      samples_per_s: told.samples_per_s,
+      eta_s: told.eta_s,
+      took_part: told.took_part,
+      helpers: [...told.members].sort((a, b) => Number(b.connected) - Number(a.connected) || b.samples - a.samples),
+      curve: told.curve.filter((point): point is { at_s: number; value: number } => point.value !== null),
+    },
+  };
+}
+
+export function ofMatchmaker(job: JobSummary): Open {
+  const tail = `/j/${job.code}`;
+  const origin = job.link.endsWith(tail) ? job.link.slice(0, -tail.length) : "";
+  return {
+    title: job.title,
+    cause: job.cause,
+    description: job.description,
+    contact: job.contact,
+    host: job.key,
+    code: job.code,
+    link: job.link,
+    qr: `/j/${encodeURIComponent(job.code)}/qr.svg`,
+    command: command(job.code, origin),
+    standing: standing(job),
+    reason: "",
+    open: !OVER.includes(job.state),
+    here: job.volunteers,
+    minimum: job.minimum,
+    maximum: job.maximum,
+    since: job.published_at || null,
+    training: null,
+  };
+}
+
+export function standing(job: JobSummary): Standing {
+  if (OVER.includes(job.state)) return job.state as Standing;
+  if (job.presence === "gone") return "away";
+  if (job.presence === "suspect") return "quiet";
+  if (job.volunteers >= job.maximum) return "full";
+  return job.state === "running" ? "running" : "waiting";
+}
+
+export interface Group {
+  cause: string;
+  jobs: JobSummary[];
+}
+
+/** Open jobs that hold every word of `wanted`, by cause: those with room first, no cause last. */
+export function byCause(jobs: readonly JobSummary[], wanted = ""): Group[] {
+  const words = wanted.toLowerCase().split(/\s+/).filter(Boolean);
+  const groups = new Map<string, Group>();
+  for (const job of jobs) {
+    if (OVER.includes(job.state) || job.presence === "gone") continue;
+    const text = `${job.title} ${job.cause} ${job.description} ${job.code}`.toLowerCase();
+    if (!words.every((word) => text.includes(word))) continue;
+    const key = job.cause.trim().toLowerCase();
+    const group = groups.get(key) ?? { cause: job.cause.trim(), jobs: [] };
+    group.jobs.push(job);
+    groups.set(key, group);
+  }
+  for (const group of groups.values()) {
+    group.jobs.sort((a, b) => Number(a.volunteers >= a.maximum) - Number(b.volunteers >= b.maximum));
+  }
+  return [...groups.values()].sort(
+    (a, b) => Number(!a.cause) - Number(!b.cause) || b.jobs.length - a.jobs.length || a.cause.localeCompare(b.cause),
+  );
+}
+
+/** Points of a polyline within `width` × `height`, `pad` from every edge. */
+export function spark(curve: readonly { at_s: number; value: number }[], width: number, height: number, pad = 4): string {
+  if (curve.length === 0) return "";
+  const times = curve.map((point) => point.at_s);
+  const values = curve.map((point) => point.value);
+  const scale = (all: number[], size: number) => {
+    const least = Math.min(...all);
+    const span = Math.max(...all) - least;
+    return (value: number): number => (span === 0 ? size / 2 : pad + ((value - least) / span) * (size - 2 * pad));
+  };
+  const x = scale(times, width);
+  const y = scale(values, height);
+  return curve.map((point) => `${x(point.at_s).toFixed(1)},${(height - y(point.value)).toFixed(1)}`).join(" ");
+}
+
+/** Contact as a link, where it plainly is one. */
+export function contactLink(contact: string): string {
+  if (/^https?:\/\/[^\s"'<>]+$/.test(contact)) return contact;
+  return /^[^\s@"'<>]+@[^\s@"'<>]+\.[^\s@"'<>]+$/.test(contact) ? `mailto:${contact}` : "";
+}

@@ -1,0 +1,93 @@
+/** The picture of a crowd: where everybody stands around the host, and how quickly things go. */
+import type { Member, Swarm } from "./types.ts";
+
+export interface Place {
+  x: number;
+  y: number;
+  /** How large its dot may be. */
+  radius: number;
+}
+
+export const MOST_SHOWN = 100;
+const FIRST_RING = 20;
+
+/** Places around the middle, inner rings first, outer rings with more room for more. */
+export function ring(count: number, width: number, height: number): Place[] {
+  const rings = ringSizes(count);
+  const [wide, tall] = [width / 2 - 26, height / 2 - 26];
+  const radius = count <= 12 ? 9 : count <= 40 ? 7 : 5;
+  return rings.flatMap((size, n) => {
+    const part = rings.length === 1 ? 0.86 : 0.5 + (0.5 * n) / (rings.length - 1);
+    return Array.from({ length: size }, (_, at) => {
+      const angle = (2 * Math.PI * (at + (n % 2) / 2)) / size - Math.PI / 2;
+      return { x: width / 2 + wide * part * Math.cos(angle), y: height / 2 + tall * part * Math.sin(angle), radius };
+    });
+  });
+}
+
+export function ringSizes(count: number): number[] {
+  const sizes: number[] = [];
+  for (let left = count, room = FIRST_RING; left > 0; room += FIRST_RING) {
+    sizes.push(Math.min(left, room));
+    left -= room;
+  }
+  return sizes;
+}
+
+/** Who is drawn (worker 0 is in the host): who is here, the busiest first; the others are only counted. */
+export function drawn(members: readonly Member[], most: number = MOST_SHOWN): Member[] {
+  const here = members.filter((member) => member.connected && member.position !== 0);
+  const chosen = [...here].sort((a, b) => b.samples - a.samples).slice(0, most);
+  return chosen.sort((a, b) => a.position - b.position);
+}
+
+export interface Link {
+  /** Positions; 0 is the host. */
+  from: number;
+  to: number;
+  kind: "data" | "training";
+  bytes_per_s: number;
+}
+
+export interface Counted {
+  at: number;
+  bytes: Map<string, number>;
+}
+
+const key = (link: Omit<Link, "bytes_per_s">): string => `${link.kind} ${link.from} ${link.to}`;
+
+/** What has gone along every link so far; `at` in seconds. The host is 0, as the swarm counts. */
+export function counted(members: readonly Member[], swarm: Swarm | null, at: number): Counted {
+  const bytes = new Map<string, number>();
+  for (const member of members) {
+    if (member.position === 0) continue; // worker 0 lives in the host
+    bytes.set(key({ from: 0, to: member.position, kind: "training" }), member.bytes_sent);
+    bytes.set(key({ from: member.position, to: 0, kind: "training" }), member.bytes_received);
+  }
+  for (const flow of swarm?.flows ?? []) {
+    if (flow.sender === 0) continue; // within what the host sends already
+    bytes.set(key({ from: flow.sender, to: flow.receiver, kind: "data" }), flow.bytes);
+  }
+  return { at, bytes };
+}
+
+/** What goes along the links now, by two counts; the busiest `most`. */
+export function links(before: Counted, after: Counted, most = 240): Link[] {
+  const seconds = after.at - before.at;
+  if (seconds <= 0) return [];
+  const found: Link[] = [];
+  for (const [name, bytes] of after.bytes) {
+    const more = bytes - (before.bytes.get(name) ?? bytes);
+    const [kind = "", from = "", to = ""] = name.split(" ");
+    if (more > 0) {
+      found.push({ kind: kind === "data" ? "data" : "training", from: Number(from), to: Number(to), bytes_per_s: more / seconds });
+    }
+  }
+  return found.sort((a, b) => b.bytes_per_s - a.bytes_per_s).slice(0, most);
+}
+
+/** Ways per second of a dot on a link: ten times the bytes, a step faster. */
+export function pace(bytesPerSecond: number): number {
+  if (bytesPerSecond <= 0) return 0;
+  return Math.min(1.6, 0.1 + 0.2 * Math.max(0, Math.log10(bytesPerSecond / 100)));
+}

@@ -1,0 +1,24 @@
+/** Doing something again and again, while the page can be seen. */
+
+/** Returns how to end it. A slow answer is waited for: never two at once. */
+export function every(seconds: number, act: () => Promise<void>): () => void {
+  let [ended, busy] = [false, false];
+  const step = async (): Promise<void> => {
+    if (ended || busy || document.hidden) return;
+    busy = true;
+    try {
+      await act();
+    } finally {
+      busy = false;
+    }
+  };
+  void step();
+  const timer = window.setInterval(() => void step(), 1000 * seconds);
+  const seen = (): void => void step();
+  document.addEventListener("visibilitychange", seen);
+  return () => {
+    ended = true;
+    window.clearInterval(timer);
+    document.removeEventListener("visibilitychange", seen);
+  };
+}

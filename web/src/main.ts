@@ -1,0 +1,12 @@
+/** Where the app begins: what the page is for stands in it, as JSON. */
+import { mount } from "svelte";
+import App from "./App.svelte";
+import "uplot/dist/uPlot.min.css";
+import "./app.css";
+import { boot } from "./lib/boot.ts";
+
+const place = document.getElementById("app");
+if (place) {
+  place.replaceChildren(); // what was there is for those without scripts
+  mount(App, { target: place, props: { boot: boot() } });
+}

@@ -1,0 +1,45 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { counted, drawn, links, pace, ring, ringSizes } from "../src/lib/ring.ts";
+import type { Member, Swarm } from "../src/lib/types.ts";
+
+const member = (position: number, sent: number, received: number, connected = true): Member =>
+  ({ position, connected, samples: position, bytes_sent: sent, bytes_received: received }) as Member;
+
+test("everybody has a place on the picture, and nobody stands in another's", () => {
+  for (const count of [0, 1, 7, 40, 100]) {
+    const places = ring(count, 600, 360);
+    assert.equal(places.length, count);
+    for (const { x, y } of places) assert.ok(x >= 20 && x <= 580 && y >= 20 && y <= 340);
+    for (const [n, a] of places.entries()) {
+      for (const b of places.slice(n + 1)) assert.ok(Math.hypot(a.x - b.x, a.y - b.y) > 2 * a.radius);
+    }
+  }
+});
+
+test("rings grow outwards", () => {
+  assert.deepEqual(ringSizes(70), [20, 40, 10]);
+  assert.deepEqual(ringSizes(0), []);
+});
+
+test("the busiest who are here are drawn, in roster order", () => {
+  const all = [member(1, 0, 0), member(2, 0, 0, false), member(3, 0, 0), member(4, 0, 0)];
+  assert.deepEqual(drawn(all, 2).map((one) => one.position), [3, 4]);
+});
+
+test("rates are what came between two counts", () => {
+  const swarm = (bytes: number): Swarm => ({ flows: [{ sender: 1, receiver: 2, bytes }, { sender: 0, receiver: 1, bytes: 5 }] }) as Swarm;
+  const before = counted([member(0, 1, 1), member(1, 100, 50)], swarm(10), 10);
+  const after = counted([member(0, 9, 9), member(1, 300, 50), member(2, 7, 7)], swarm(50), 12);
+  assert.deepEqual(links(before, after), [
+    { kind: "training", from: 0, to: 1, bytes_per_s: 100 },
+    { kind: "data", from: 1, to: 2, bytes_per_s: 20 },
+  ]);
+  assert.deepEqual(links(after, after), []);
+});
+
+test("dots go faster where more goes, and stand where nothing does", () => {
+  assert.equal(pace(0), 0);
+  assert.ok(pace(1e3) < pace(1e5));
+  assert.ok(pace(1e15) <= 1.6);
+});
