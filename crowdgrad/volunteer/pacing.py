@@ -5,6 +5,10 @@
 After a batch of t seconds that is t (1/share - 1). It is rested before the next batch, not before
 the answer: an update that is done goes home at once, and the time until the next unit comes counts
 as rest. What a late timer slept too long is made good; of what was idle by itself little is saved.
+
+Busy is the thread that asks for a batch: it takes part in all that is computed, so with several
+threads none of them computes for longer. An average over them would let one work without a rest
+where a batch gives the others nothing to do.
 """
 
 from __future__ import annotations
@@ -25,13 +29,11 @@ class Pacer:
     def __init__(
         self,
         *,
-        threads: int = 1,
-        busy: Callable[[], float] = time.process_time,
+        busy: Callable[[], float] = time.thread_time,
         clock: Callable[[], float] = time.perf_counter,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`busy`: seconds spent so far, over all of so many threads. `clock`: seconds passed."""
-        self._threads = threads
+        """`busy`: seconds spent so far. `clock`: seconds passed."""
         self._busy = busy
         self._clock = clock
         self._sleep = sleep
@@ -60,8 +62,8 @@ class Pacer:
 
     def _account(self, weight: float) -> None:
         at, spent = self._clock(), self._busy()
-        busy_s = (spent - self._spent) / self._threads
-        self._owed_s = max(-SAVED_S, self._owed_s + weight * busy_s - (at - self._at))
+        owed_s = self._owed_s + weight * (spent - self._spent) - (at - self._at)
+        self._owed_s = max(-SAVED_S, owed_s)
         self._at, self._spent = at, spent
 
 

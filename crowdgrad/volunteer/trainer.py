@@ -94,8 +94,7 @@ class Trainer:
         if setup.trusted is None:  # what the owner's own model takes is the owner's to judge
             _check_memory(self.memory_bytes, setup.memory_bytes)
         # A GPU is busy while this process is not: with it, all the time of a unit counts.
-        own = setup.trusted is not None
-        self._pacer = Pacer(busy=time.perf_counter) if own else Pacer(threads=setup.threads)
+        self._pacer = Pacer() if setup.trusted is None else Pacer(busy=time.perf_counter)
         self._load: Load | None = None
         self._engine: Engine | None = None
         self._packing = Packing(setup.local.codec, spec.size)

@@ -19,22 +19,16 @@ SHARES = st.floats(0.05, 0.95)
 class Time:
     """A clock, and a processor that is busy when told."""
 
-    def __init__(self, late_s: float = 0.0, threads: int = 1) -> None:
+    def __init__(self, late_s: float = 0.0) -> None:
         self.now = self.spent = self.slept = 0.0
         self._late_s = late_s
-        self._threads = threads
 
     def pacer(self) -> Pacer:
-        return Pacer(
-            threads=self._threads,
-            busy=lambda: self.spent,
-            clock=lambda: self.now,
-            sleep=self._sleep,
-        )
+        return Pacer(busy=lambda: self.spent, clock=lambda: self.now, sleep=self._sleep)
 
     def work(self, seconds: float, waits_s: float = 0.0) -> None:
         self.now += seconds + waits_s
-        self.spent += self._threads * seconds
+        self.spent += seconds
 
     def _sleep(self, seconds: float) -> None:
         self.slept += seconds
@@ -45,12 +39,9 @@ class Time:
     SHARES,
     st.lists(st.floats(0.001, 0.5), min_size=20, max_size=60),
     st.floats(0, 0.01),
-    st.integers(1, 4),
 )
-def test_the_share_is_kept(
-    share: float, batches: Sequence[float], late_s: float, threads: int
-) -> None:
-    time = Time(late_s, threads)
+def test_the_share_is_kept(share: float, batches: Sequence[float], late_s: float) -> None:
+    time = Time(late_s)
     pacer = time.pacer()
     for index, seconds in enumerate(batches):
         if index % 5 == 0:
@@ -61,7 +52,7 @@ def test_the_share_is_kept(
             pacer.end()
     pacer.end()
     pacer.rest()
-    busy_s = time.spent / threads
+    busy_s = time.spent
     # It may be ahead by what was saved and a rest put off, behind by one late timer.
     assert busy_s <= share * (time.now + SAVED_S + LEAST_S) + 1e-9
     assert busy_s >= share * (time.now - late_s - SAVED_S) - 1e-9
