@@ -1,14 +1,16 @@
 """What this machine says of itself: whether somebody uses it, on what it runs, how busy it is.
 
-On Linux. Of a screen, `xprintidle` knows where it is installed, else logind, which hears from the
-desktop; of terminals, here and over SSH, the kernel notes when somebody last typed. Whoever was
-touched last counts. Where nobody answers, nothing is known, and nothing is guessed.
+Of a screen on Linux, `xprintidle` knows where it is installed, else logind, which hears from the
+desktop; on macOS `ioreg`. Of terminals, here and over SSH, the kernel notes when somebody last
+typed. Whoever was touched last counts. Of batteries the kernel tells on Linux, on macOS `pmset`.
+Where nobody answers, as on Windows, nothing is known, and nothing is guessed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -20,15 +22,22 @@ from crowdgrad.settings import child_environment
 
 ASK_S = 2.0
 EVERY_S = 10.0
-"""How often a program is asked about the screen: it costs a process each time."""
+"""How often programs are asked: it costs a process each time."""
 MOST_ANSWER = 4096
+MOST_DIGITS = 20
 SUPPLIES = Path("/sys/class/power_supply")
 DEVICES = Path("/dev")
-TERMINALS = ("pts/[0-9]*", "tty[1-9]*")
+TERMINALS = ("pts/[0-9]*", "tty[1-9]*", "ttys[0-9]*")
+"""Of Linux, its consoles, and of macOS."""
 _LOGIND = (
     "--system", "--no-pager", "get-property", "org.freedesktop.login1", "/org/freedesktop/login1",
     "org.freedesktop.login1.Manager", "IdleHint", "IdleSinceHint",
 )  # fmt: skip
+_IOREG = ("-r", "-d", "1", "-c", "IOHIDSystem")
+_HID_IDLE = re.compile(r'"HIDIdleTime" = ([0-9]{1,20})', re.ASCII)
+_PMSET = ("-g", "batt")
+_DRAWING = re.compile(r"drawing from '(AC|Battery|UPS) Power'")
+_CHARGED = re.compile(r"\t([0-9]{1,3})%;", re.ASCII)
 _OUTSIDE = ("Mains", "USB", "Wireless")
 """What a battery is charged from, as the kernel calls it."""
 
@@ -54,6 +63,8 @@ class Machine:
         self._asked_at: float | None = None
         self._screen_at: float | None = None
         """When a screen's user was last here, as of the last time we asked."""
+        self._power: tuple[bool | None, float | None] = (None, None)
+        """What another program than the kernel said of a battery then."""
 
     async def read(self) -> Readings:
         """It may take a moment, and nobody is held up meanwhile."""
@@ -61,8 +72,12 @@ class Machine:
 
     def look(self) -> Readings:
         now = self._wall()
-        on_battery, battery = power(supplies_in(self._supplies))
-        touched = [at for at in (self._screen(now), last_typed(self._devices)) if at is not None]
+        if self._asked_at is None or not 0 <= now - self._asked_at < EVERY_S:
+            self._asked_at = now
+            self._screen_at, self._power = self._screen(now), self._pmset()
+        supplies = supplies_in(self._supplies)
+        on_battery, battery = power(supplies) if supplies else self._power
+        touched = [at for at in (self._screen_at, last_typed(self._devices)) if at is not None]
         return Readings(
             at=now,
             minute_of_day=minute_of_day(now),
@@ -73,15 +88,22 @@ class Machine:
         )
 
     def _screen(self, now: float) -> float | None:
-        """When somebody sat here last, in seconds since 1970."""
-        if self._asked_at is None or not 0 <= now - self._asked_at < EVERY_S:
-            self._asked_at = now
-            idle_ms = self._ask("xprintidle") if "DISPLAY" in os.environ else None
-            since = of_xprintidle(idle_ms, now) if idle_ms is not None else None
-            if since is None and (said := self._ask("busctl", *_LOGIND)) is not None:
-                since = of_logind(said, now)
-            self._screen_at = since
-        return self._screen_at
+        """When somebody sat here last, in seconds since 1970: the first who knows is believed."""
+        asked: list[tuple[Callable[[str, float], float | None], tuple[str, ...]]] = [
+            (of_logind, ("busctl", *_LOGIND)),
+            (of_ioreg, ("ioreg", *_IOREG)),
+        ]
+        if "DISPLAY" in os.environ:
+            asked.insert(0, (of_xprintidle, ("xprintidle",)))
+        for read, words in asked:
+            said = self._ask(*words)
+            if said is not None and (since := read(said, now)) is not None:
+                return since
+        return None
+
+    def _pmset(self) -> tuple[bool | None, float | None]:
+        said = self._ask("pmset", *_PMSET)
+        return of_pmset(said) if said is not None else (None, None)
 
 
 def minute_of_day(at: float) -> int:
@@ -93,7 +115,22 @@ def minute_of_day(at: float) -> int:
 def of_xprintidle(answer: str, now: float) -> float | None:
     """When a key or the mouse was last touched: it writes the milliseconds since then."""
     word = answer.strip()
-    return now - int(word) / 1000 if word.isascii() and word.isdigit() else None
+    return now - int(word) / 1000 if _is_number(word) else None
+
+
+def of_ioreg(answer: str, now: float) -> float | None:
+    """The same on macOS: it writes the nanoseconds since then."""
+    found = _HID_IDLE.search(answer)
+    return now - int(found[1]) / 1e9 if found is not None else None
+
+
+def of_pmset(answer: str) -> tuple[bool | None, float | None]:
+    """What `pmset -g batt` writes of a Mac: what it draws from, and a line for each battery."""
+    drawing = _DRAWING.search(answer)
+    levels = [min(100, int(level)) for level in _CHARGED.findall(answer)]
+    if drawing is None or not levels:
+        return None, None
+    return drawing[1] != "AC", sum(levels) / len(levels) / 100
 
 
 def of_logind(answer: str, now: float) -> float | None:
@@ -102,7 +139,7 @@ def of_logind(answer: str, now: float) -> float | None:
     Where no session is idle, somebody is here now. Microseconds since 1970; 0: nobody ever came.
     """
     words = answer.split()
-    if len(words) != 4 or words[0] != "b" or words[2] != "t" or not words[3].isdigit():
+    if len(words) != 4 or words[0] != "b" or words[2] != "t" or not _is_number(words[3]):
         return None
     if words[1] == "false":
         return now
@@ -149,8 +186,12 @@ def power(supplies: Iterable[Mapping[str, str]]) -> tuple[bool | None, float | N
 
 def _level(batteries: Sequence[Mapping[str, str]]) -> float | None:
     said = [battery.get("capacity", "") for battery in batteries]
-    known = [min(100, int(word)) for word in said if word.isascii() and word.isdigit()]
+    known = [min(100, int(word)) for word in said if _is_number(word)]
     return sum(known) / len(known) / 100 if known else None
+
+
+def _is_number(word: str) -> bool:
+    return len(word) <= MOST_DIGITS and word.isascii() and word.isdigit()
 
 
 def _text(file: Path) -> str:

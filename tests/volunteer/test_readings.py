@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from crowdgrad.volunteer import readings
-from crowdgrad.volunteer.readings import EVERY_S, Machine, of_logind, of_xprintidle, power
+from crowdgrad.volunteer.readings import (
+    EVERY_S,
+    Machine,
+    of_ioreg,
+    of_logind,
+    of_pmset,
+    of_xprintidle,
+    power,
+)
 
 NOW = 1_800_000_000.0
 BATTERY = {"type": "Battery", "status": "Discharging", "capacity": "80"}
@@ -24,6 +32,8 @@ MAINS = {"type": "Mains", "online": "0"}
         ("b true\n", None),
         ("", None),
         ("s nonsense\nt x\n", None),
+        ("b true\nt ²\n", None),
+        (f"b true\nt {'9' * 400}\n", None),
     ],
 )
 def test_logind(answer: str, since: float | None) -> None:
@@ -33,6 +43,54 @@ def test_logind(answer: str, since: float | None) -> None:
 @pytest.mark.parametrize(("answer", "since"), [("2500\n", NOW - 2.5), ("?", None), ("", None)])
 def test_xprintidle(answer: str, since: float | None) -> None:
     assert of_xprintidle(answer, NOW) == since
+
+
+IOREG = """\
++-o IOHIDSystem  <class IOHIDSystem, id 0x100000488, registered, matched, active, busy 0>
+    {
+      "HIDIdleTime" = 2500000000
+      "IOClass" = "IOHIDSystem"
+    }
+"""
+ON_BATTERY = """\
+Now drawing from 'Battery Power'
+ -InternalBattery-0 (id=4325475)\t85%; discharging; 3:41 remaining present: true
+"""
+CHARGING = """\
+Now drawing from 'AC Power'
+ -InternalBattery-0 (id=4325475)\t60%; charging; 1:12 remaining present: true
+"""
+
+
+@pytest.mark.parametrize(("answer", "since"), [(IOREG, NOW - 2.5), ("", None), ("{}", None)])
+def test_ioreg(answer: str, since: float | None) -> None:
+    assert of_ioreg(answer, NOW) == since
+
+
+@pytest.mark.parametrize(
+    ("answer", "found"),
+    [
+        (ON_BATTERY, (True, 0.85)),
+        (CHARGING, (False, 0.6)),
+        ("Now drawing from 'AC Power'\n", (None, None)),  # a desktop has none
+        ("", (None, None)),
+    ],
+)
+def test_pmset(answer: str, found: tuple[bool | None, float | None]) -> None:
+    assert of_pmset(answer) == found
+
+
+def test_a_mac_says_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DISPLAY", raising=False)
+    said = {"ioreg": IOREG, "pmset": ON_BATTERY}
+    machine = Machine(
+        wall=lambda: NOW,
+        ask=lambda *words: said.get(words[0]),
+        devices=tmp_path,
+        supplies=tmp_path / "none",
+    )
+    found = machine.look()
+    assert (found.idle_s, found.on_battery, found.battery) == (2.5, True, 0.85)
 
 
 @pytest.mark.parametrize(
