@@ -22,7 +22,8 @@ class Profile:
     share: float = 1.0
     """Of the time: after each batch the trainer rests for the remainder."""
     threads: int = 1
-    """How many cores a batch may use; counts from the next job on."""
+    """How many cores a batch may use. More count from the next job on; with fewer, a trainer that
+    has more rests longer meanwhile."""
 
     def __post_init__(self) -> None:
         if not LEAST_SHARE <= self.share <= 1:
@@ -113,7 +114,8 @@ class Effort:
     reason: str
     """In plain words: people read it."""
     until: float | None = None
-    """When it changes by itself, in seconds since 1970; None: nobody knows."""
+    """When it changes by itself, in seconds since 1970; None: nobody knows. Where hours say so, by
+    today's clock: in the two nights that it is changed it is an hour off until then."""
 
     def __post_init__(self) -> None:
         if self.share != 0 and not LEAST_SHARE <= self.share <= 1:

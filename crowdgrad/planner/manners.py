@@ -10,7 +10,7 @@ from __future__ import annotations
 from crowdgrad.domain.manners import Effort, Limits, Pause, Profile, Readings, minutes_of
 from crowdgrad.domain.matching import MINUTES_A_DAY
 
-__all__ = ["Pause", "effort", "in_use"]
+__all__ = ["Pause", "effort", "in_use", "share_of"]
 
 
 def effort(readings: Readings, limits: Limits, pause: Pause | None = None) -> Effort:
@@ -34,6 +34,12 @@ def effort(readings: Readings, limits: Limits, pause: Pause | None = None) -> Ef
         reason=f"Working {_how(profile)}: {_why(readings, limits, used=used)}.",
         until=changes_at,
     )
+
+
+def share_of(effort: Effort, threads: int) -> float:
+    """Of the time, for a trainer that was started with so many threads: where it may use fewer by
+    now, it rests for the time that the others would have computed."""
+    return effort.share * min(1.0, effort.threads / threads)
 
 
 def in_use(readings: Readings, limits: Limits) -> bool:

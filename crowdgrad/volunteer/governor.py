@@ -2,6 +2,9 @@
 
 It reads the machine every two seconds and lets `planner.manners` decide; a person's pause, or other
 limits, count at once. Nothing here works or rests: agent and trainer do, as it says.
+
+A pause ends by the clock on the wall: a machine that sleeps through it works when it wakes. Where
+that clock is set back, the pause gets no longer.
 """
 
 from __future__ import annotations
@@ -44,6 +47,8 @@ class Governor:
         self._hear: list[Callable[[Effort], None]] = []
         self._heed: list[Callable[[Limits], None]] = []
         self._may_work = asyncio.Event()
+        self._looked = asyncio.Event()
+        self._decided_at = wall()
         self._readings = self._now(Readings(at=0.0, minute_of_day=0))
         self._effort = effort(self._readings, limits)
         self._gate()
@@ -101,22 +106,32 @@ class Governor:
         """Wait while it pauses."""
         await self._may_work.wait()
 
+    async def looked(self) -> None:
+        """Wait until the machine was read once: before that nothing is known of it."""
+        await self._looked.wait()
+
     async def run(self) -> None:
         """Read the machine every two seconds, until cancelled."""
         while True:
             if self._read is not None:
                 self._readings = await self._read()
             self._decide()
+            self._looked.set()
             await asyncio.sleep(LOOK_S)
 
     def _decide(self) -> None:
         self._readings = self._now(self._readings)
+        now, before = self._readings.at, self._decided_at
+        self._decided_at = now
         until = self.paused_until
-        if until is not None and until <= self._readings.at:
+        if until is not None and now < before:
+            until += now - before
+            self._pause = Pause(until=until)
+        if until is not None and until <= now:
             self._pause = None
-        before, self._effort = self._effort, effort(self._readings, self._limits, self._pause)
+        last, self._effort = self._effort, effort(self._readings, self._limits, self._pause)
         self._gate()
-        if self._effort != before:
+        if self._effort != last:
             for hear in self._hear:
                 hear(self._effort)
 

@@ -33,8 +33,8 @@ def in_own_time(reason: str, offset_s: float) -> str:
 class Resting:
     """Whether the job at hand was left because the hours are over."""
 
-    def __init__(self, hours: Hours | None, wall: Callable[[], float]) -> None:
-        """`wall`: seconds since 1970."""
+    def __init__(self, hours: Callable[[], Hours | None], wall: Callable[[], float]) -> None:
+        """`hours`: those that count by now; None: any. `wall`: seconds since 1970."""
         self._hours = hours
         self._wall = wall
         self.over = False
@@ -51,12 +51,14 @@ class Resting:
             await asyncio.gather(watching, return_exceptions=True)
 
     async def _watch(self, rest: Callable[[], None]) -> None:
-        if self._hours is None:
-            return
         # The matchmaker's clock, which sent us, may be a little ahead of ours: begin when we say.
         begun = False
-        while not begun or self._hours.include(self._wall()):
-            begun = begun or self._hours.include(self._wall())
+        while self._lasts() or not begun:
+            begun = begun or self._lasts()
             await asyncio.sleep(LOOK_S)
         self.over = True
         rest()
+
+    def _lasts(self) -> bool:
+        hours = self._hours()
+        return hours is None or hours.include(self._wall())

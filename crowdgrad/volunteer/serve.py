@@ -17,7 +17,7 @@ from pathlib import Path
 from crowdgrad import __version__
 from crowdgrad.domain.codes import LocalCode
 from crowdgrad.domain.manners import Effort, Limits
-from crowdgrad.domain.matching import ANYONE, Machine, Wants
+from crowdgrad.domain.matching import ANYONE, Hours, Machine, Wants
 from crowdgrad.domain.routes import Whereabouts, route_of
 from crowdgrad.errors import (
     CrowdgradError,
@@ -32,9 +32,9 @@ from crowdgrad.net.dialling import Dialler
 from crowdgrad.net.matchmaker import Match, VolunteerPresence, wait_for_job
 from crowdgrad.net.nearby import Nearby
 from crowdgrad.net.ports import everywhere
+from crowdgrad.net.throttle import Throttle
 from crowdgrad.net.transport import secure
 from crowdgrad.net.transport.base import Listener, OnConnection
-from crowdgrad.replication.store import ChunkStore
 from crowdgrad.settings import Settings
 from crowdgrad.volunteer import metered, neighbours, reachable, speed, tally, target, wishes
 from crowdgrad.volunteer.agent import Agent, Outcome
@@ -47,11 +47,13 @@ from crowdgrad.volunteer.journal import Journal
 from crowdgrad.volunteer.matched import OF_ONE_JOB, ended, one_after_another
 from crowdgrad.volunteer.metered import Manners
 from crowdgrad.volunteer.probe import describe, machine, utc_offset_s
+from crowdgrad.volunteer.probe import hours as hours_of
 from crowdgrad.volunteer.readings import Machine as ThisMachine
 from crowdgrad.volunteer.remote.desk import ANOTHER, Desk, Work
 from crowdgrad.volunteer.remote.totals import Past
 from crowdgrad.volunteer.resting import FAREWELL, OVER, Resting, in_own_time
 from crowdgrad.volunteer.sharing import Sharing
+from crowdgrad.volunteer.shelf import Shelf
 from crowdgrad.volunteer.talk import Trusted
 from crowdgrad.volunteer.visits import Visits
 
@@ -151,21 +153,45 @@ async def work(
             settings=settings,
         )
         signing = Countersigning(counted, journal.write, watch)
-        jobs = matched_jobs(agent, visits, searching, signing, watch)
+        jobs = matched_jobs(agent, visits, searching, signing, watch, lambda: governor.limits.hours)
         if settings.lan and options.target is None:
             jobs = _nearby_first(agent, visits, searching, watch, jobs)
     me = agent.volunteer
     journal.write("start", f"{me.software} lends this machine as {me.name} (key {me.id}).")
     opened(desk)
-    beside = [asyncio.create_task(manner.run()), asyncio.create_task(governor.run())]
     try:
-        async with _steered(desk, options):
-            await _until_stopped(jobs, agent, stop)
+        async with _minded(governor, manner, stop), _steered(desk, options):
+            await _until_stopped(_after_a_look(governor, jobs), agent, stop)
     finally:
         jobs.close()  # where nothing came of it
-        for task in beside:
-            task.cancel()
         journal.write("stop", "It lends this machine no more.")
+
+
+@contextlib.asynccontextmanager
+async def _minded(governor: Governor, manner: Manners, stop: asyncio.Event) -> AsyncIterator[None]:
+    """While both look at the machine. Where one of them breaks, nothing works on unminded."""
+
+    def broke(task: asyncio.Task[None]) -> None:
+        if not task.cancelled():
+            stop.set()
+
+    tasks = [asyncio.create_task(one.run()) for one in (governor, manner)]
+    for task in tasks:
+        task.add_done_callback(broke)
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        for found in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(found, Exception):
+                raise found
+
+
+async def _after_a_look(governor: Governor, jobs: Coroutine[None, None, None]) -> None:
+    """Whoever may not work just now must not begin."""
+    await governor.looked()
+    await jobs
 
 
 @contextlib.asynccontextmanager
@@ -190,7 +216,9 @@ def governor_for(options: Options, settings: Settings) -> Governor:
     return Governor(limits, read=ThisMachine().read)
 
 
-def _obey(governor: Governor, agent: Agent, connect: Dialler, manner: Manners) -> None:
+def _obey(
+    governor: Governor, agent: Agent, connect: Dialler, shelf: Shelf, manner: Manners
+) -> None:
     """Have all that works here do as it says, from now on."""
 
     def rest(effort: Effort) -> None:
@@ -201,6 +229,8 @@ def _obey(governor: Governor, agent: Agent, connect: Dialler, manner: Manners) -
         connect.up = throttle.changed(connect.up, limits.most_upload_mbps, now)
         connect.down = throttle.changed(connect.down, limits.most_download_mbps, now)
         agent.lend(limits.memory_mb * 1_000_000 or None)
+        with contextlib.suppress(CrowdgradError):  # a disk that takes nothing holds no more, either
+            shelf.resize(limits.cache_mb << 20)
 
     governor.subscribe(rest)
     governor.heed(limit)
@@ -212,6 +242,7 @@ def _sharing(
     settings: Settings,
     key: identity.Identity,
     connect: Dialler,
+    shelf: Shelf,
     manner: Manners,
 ) -> Sharing | None:
     """None: data comes from the host alone, as to the host's own worker."""
@@ -238,7 +269,7 @@ def _sharing(
         listen=listen if settings.share == "listen" else None,
         places=lan.networks,
         manner=manner,
-        quota_bytes=settings.cache_mb << 20,
+        quota_bytes=lambda: shelf.quota_bytes,
     )
 
 
@@ -255,15 +286,16 @@ def _agent(
     connect = Dialler(
         key=key,
         always=settings.encrypt == "always",
-        up=throttle.of_mbps(settings.most_upload_mbps),
-        down=throttle.of_mbps(settings.most_download_mbps),
+        up=_cap(options, settings.most_upload_mbps),
+        down=_cap(options, settings.most_download_mbps),
     )
+    shelf = Shelf(settings.home / "chunks", settings.cache_mb << 20)
     agent = Agent(
         identity=key,
         volunteer=describe(key, settings.name, own_model=options.trusted is not None),
-        chunks=ChunkStore(settings.home / "chunks", settings.cache_mb << 20),
+        chunks=shelf,
         connect=connect,
-        sharing=_sharing(options, settings, key, connect, manner),
+        sharing=_sharing(options, settings, key, connect, shelf, manner),
         watch=watch,
         random01=random.random,
         reconnect_s=settings.reconnect_s,
@@ -278,8 +310,16 @@ def _agent(
         memory_bytes=settings.memory_mb * 1_000_000 or None,
         governor=governor,
     )
-    _obey(governor, agent, connect, manner)
+    _obey(governor, agent, connect, shelf, manner)
     return agent
+
+
+def _cap(options: Options, mbps: float) -> Throttle | None:
+    """Where it may be set while we work there is one in any case: a connection made without would
+    never hear of it."""
+    if options.announce is not None and not mbps:
+        return Throttle(None)
+    return throttle.of_mbps(mbps)
 
 
 def wanted(goal: target.Target, options: Options, settings: Settings) -> Wants:
@@ -404,11 +444,27 @@ class Searching:
 
 
 async def matched_jobs(
-    agent: Agent, visits: Visits, searching: Searching, signing: Countersigning, watch: Watch
+    agent: Agent,
+    visits: Visits,
+    searching: Searching,
+    signing: Countersigning,
+    watch: Watch,
+    hours: Callable[[], str] | None = None,
 ) -> None:
-    """One job after the other, as the matchmaker finds them; a named one, and that is all."""
+    """One job after the other, as the matchmaker finds them; a named one, and that is all.
+
+    `hours`: those that count by now, where they may change.
+    """
     offers = await asyncio.to_thread(machine, searching.settings, with_gpu=searching.uses_gpu)
-    resting = Resting(offers.hours, time.time)
+
+    def by_now() -> Hours | None:
+        # The matchmaker knows those of the beginning. Where it knows of none we stay and rest: it
+        # would only send us back.
+        if hours is None or offers.hours is None:
+            return offers.hours
+        return hours_of(hours(), utc_offset_s(time.time()))
+
+    resting = Resting(by_now, time.time)
     jobs = _Matched(agent, visits, searching, signing, watch, resting)
     async with contextlib.AsyncExitStack() as stack:
         if not web.is_loopback(web.normalise(searching.url)):

@@ -50,7 +50,7 @@ class Sharing:
     places: Callable[[], tuple[Place, ...]] = tuple
     """Our own addresses."""
     manner: Callable[[], Manner] = Manner
-    quota_bytes: int = 1 << 62
+    quota_bytes: Callable[[], int] = lambda: 1 << 62
     """Of the chunks on this machine's disk, of all jobs together."""
 
 
@@ -105,7 +105,7 @@ def _sharer(
     terms = Terms(
         plan=PLANS[admit.spreading.plan],
         share=admit.spreading.share,
-        quota_bytes=sharing.quota_bytes,
+        quota_bytes=sharing.quota_bytes(),
         manner=sharing.manner,
         note=note,
         shares=shares,

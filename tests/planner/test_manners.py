@@ -20,7 +20,7 @@ from crowdgrad.domain.manners import (
     minutes_of,
 )
 from crowdgrad.domain.matching import MINUTES_A_DAY, Hours
-from crowdgrad.planner.manners import effort, in_use
+from crowdgrad.planner.manners import effort, in_use, share_of
 
 NOON = 20_000 * 86_400.0 + 12 * 3600
 """In a place where the clock shows UTC."""
@@ -166,6 +166,47 @@ def test_it_never_works_harder_than_allowed(
     assert pause is None or (pause.until is not None and pause.until <= readings.at)
     assert not readings.on_battery or limits.on_battery
     assert not (used and limits.only_when_idle)
+
+
+@given(all_readings, all_limits, pauses, st.data())
+def test_whoever_allows_less_gets_less(
+    readings: Readings, limits: Limits, pause: Pause | None, data: st.DataObject
+) -> None:
+    """One preference made stricter, whatever the others say."""
+    gentler, shorter = (
+        dataclasses.replace(profile, share=data.draw(st.floats(LEAST_SHARE, profile.share)))
+        for profile in (limits.in_use, limits.idle)
+    )
+    stricter = [
+        dataclasses.replace(limits, in_use=gentler),
+        dataclasses.replace(limits, idle=shorter),
+        dataclasses.replace(limits, only_when_idle=True),
+        dataclasses.replace(limits, on_battery=False),
+    ]
+    if not limits.hours:
+        stricter.append(dataclasses.replace(limits, hours=data.draw(hours)))
+    if limits.in_use.share <= limits.idle.share:
+        later = data.draw(st.floats(limits.idle_after_s, 2e6))
+        stricter.append(dataclasses.replace(limits, idle_after_s=later))
+    before = effort(readings, limits, pause).share
+    for less in stricter:
+        assert effort(readings, less, pause).share <= before, less
+    assert effort(readings, limits, Pause()).share == 0
+
+
+@given(all_readings, all_limits, st.integers(1, 64))
+def test_a_trainer_with_too_many_threads_rests_for_them(
+    readings: Readings, limits: Limits, threads: int
+) -> None:
+    found = effort(readings, limits)
+    share = share_of(found, threads)
+    assert 0 <= share <= found.share
+    assert (share > 0) == (found.share > 0)
+    assert share * threads <= found.share * max(found.threads, threads) + 1e-9
+    if threads > found.threads:
+        assert share * threads == pytest.approx(found.share * found.threads)
+    else:
+        assert share == found.share
 
 
 @given(times, hours)

@@ -173,8 +173,11 @@ def test_limits_are_set_whole_and_only_where_they_make_sense(tmp_path: Path) -> 
         assert (code, answer["changed"]) == (200, True)
         assert office.governor.limits == wanted
         assert (await office.ask("GET", "/status"))[1]["limits"] == told
-        for wrong in ({"in_use": {"share": 7}}, {"hours": "tonight"}, {"cache_mb": "much"}):
+        for wrong in ({"in_use": {"share": 7}}, {"hours": "tonight"}, {"cache_mb": "much"}, []):
             assert (await office.wish("PUT", "/limits", wrong))[0] == 422
+        misspelt = {**told, "only_when_idel": True, "idle": {"cores": 2}}
+        code, answer = await office.wish("PUT", "/limits", misspelt)
+        assert (code, answer["detail"]) == (422, "No limit is called only_when_idel, cores.")
         assert office.governor.limits == wanted
 
     at(lambda: Office(tmp_path / "work.json"), scenario)

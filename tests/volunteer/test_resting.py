@@ -21,7 +21,7 @@ def left_after_s(hours: Hours | None, at_minute: int, job_s: float) -> float | N
         loop = asyncio.get_running_loop()
         rested: list[float] = []
         began = loop.time()
-        resting = Resting(hours, lambda: 10 * DAY_S + 60 * at_minute + loop.time() - began)
+        resting = Resting(lambda: hours, lambda: 10 * DAY_S + 60 * at_minute + loop.time() - began)
         async with resting.guard(lambda: rested.append(loop.time() - began)):
             await asyncio.sleep(job_s)
         assert resting.over is bool(rested)
@@ -72,12 +72,39 @@ def test_when_hours_begin_is_told_by_the_owners_clock(
 def test_the_next_job_begins_anew() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        resting = Resting(NIGHT, lambda: 10 * DAY_S + loop.time())
+        resting = Resting(lambda: NIGHT, lambda: 10 * DAY_S + loop.time())
         async with resting.guard(lambda: None):
             await asyncio.sleep(4000.0)
         assert resting.over
         async with resting.guard(lambda: None):
             await asyncio.sleep(10.0)
         assert not resting.over
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize(
+    ("later", "over_at_s"),
+    [(NIGHT, 3600.0), (None, None), (Hours(start=1380, end=30), 2400.0)],
+)
+def test_hours_that_are_changed_meanwhile_count(
+    later: Hours | None, over_at_s: float | None
+) -> None:
+    """40 minutes after midnight, in a night that ends at one."""
+
+    async def main() -> None:
+        loop, rested = asyncio.get_running_loop(), []
+        began = loop.time()
+
+        def hours() -> Hours | None:
+            return NIGHT if loop.time() - began < 2400.0 else later
+
+        resting = Resting(hours, lambda: 10 * DAY_S + loop.time() - began)
+        async with resting.guard(lambda: rested.append(loop.time() - began)):
+            await asyncio.sleep(3 * DAY_S)
+        if over_at_s is None:
+            assert not rested
+        else:
+            assert over_at_s <= rested[0] <= over_at_s + LOOK_S
 
     run_virtual(main())

@@ -11,15 +11,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 
-from fastapi import Depends, FastAPI, HTTPException
+from fastapi import Depends, FastAPI, HTTPException, Request
 from fastapi.responses import Response, StreamingResponse
 
 from crowdgrad import __version__
-from crowdgrad.domain.manners import Limits
+from crowdgrad.domain.manners import Limits, Profile
+from crowdgrad.errors import one_line
 from crowdgrad.net import control_file
 from crowdgrad.net.http import HttpServer
 from crowdgrad.net.local_api import Once, OnlyHere, owner_of
@@ -31,6 +32,8 @@ EVENTS_EVERY_S = 0.25
 QUIET_S = 15.0
 """How long a stream may say nothing before it says that it is still there."""
 MAX_HTTP_MESSAGE = 64 << 10
+MAX_NAMES, MAX_NAME = 3, 40
+"""Of a wish that makes no sense, as far as it is repeated."""
 DESCRIPTION = """\
 What this machine does for others, and what its owner wishes. Only for this machine: requests for
 another `Host` or from another `Origin` are refused (403). Wishes need the token of the file named
@@ -103,7 +106,9 @@ def _add_wishes(app: FastAPI, desk: Desk, token: str) -> None:
     async def answer(wish: AnswerWish) -> Answer:
         return desk.answer(wish.id, wish.answer)
 
-    async def limits(wish: Limits) -> Answer:
+    async def limits(wish: Limits, request: Request) -> Answer:
+        if unknown := _unknown(await request.json()):
+            raise HTTPException(422, f"No limit is called {', '.join(unknown)}.")
         return desk.limit(wish)
 
     async def resume() -> Answer:
@@ -135,6 +140,16 @@ def _add_wishes(app: FastAPI, desk: Desk, token: str) -> None:
             dependencies=[Depends(owner)],
             responses=REFUSALS,
         )
+
+
+def _unknown(wish: Mapping[str, object]) -> list[str]:
+    """Names that are not of `Limits`: one misspelt would count as left out."""
+    found = sorted(wish.keys() - {field.name for field in fields(Limits)})
+    profiles = [wish.get(name) for name in ("in_use", "idle")]
+    for profile in profiles:
+        if isinstance(profile, Mapping):
+            found += sorted(profile.keys() - {field.name for field in fields(Profile)})
+    return [one_line(name)[:MAX_NAME] for name in found[:MAX_NAMES]]
 
 
 async def _stream(desk: Desk, in_json: Callable[[WorkStatus], str]) -> AsyncIterator[str]:
