@@ -345,10 +345,10 @@ def _staying(keep: Callable[[str], None]) -> Watch:
 
 
 def _lines(to_stderr: bool) -> Watch:
-    """Every change of state as a line; single units would only fill a log."""
+    """Every change of state or effort as a line; single units would only fill a log."""
 
     def watch(event: Event) -> None:
-        if event.kind in ("state", "trouble"):
+        if event.kind in ("state", "effort", "trouble"):
             print(event.text, file=sys.stderr if to_stderr else sys.stdout, flush=True)
 
     return watch

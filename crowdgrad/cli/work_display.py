@@ -20,12 +20,19 @@ from crowdgrad.volunteer.remote.status import WorkStatus
 EVERY_S = 0.25
 SHOWN_LINES = 4
 NARROWEST = 20
+BORDER = 6
+"""Columns of the panel that are not its inside."""
+GAP = 3
+Cell = tuple[str, str]
+"""Its name, and what it is."""
 STATES = {"working": "green", "paused": "yellow", "asking": "yellow", "waiting": "yellow"}
 
 
 def render(status: WorkStatus, width: int | None = None) -> RenderableType:
     """All strangers' words as text, never as markup. `width`: in columns; None: all there are."""
-    parts: list[RenderableType] = [_doing(status), _effort(status), Text(), _numbers(status)]
+    room = width - BORDER if width is not None else None
+    parts: list[RenderableType] = [_doing(status), *_effort(status), Text()]
+    parts += _numbers(status, room)
     if status.trouble:
         parts += [Text(), Text(status.trouble, style="bold red")]
     lines = [line for line in status.log if line.text != status.doing][-SHOWN_LINES:]
@@ -45,7 +52,7 @@ def render(status: WorkStatus, width: int | None = None) -> RenderableType:
 
 
 def _doing(status: WorkStatus) -> Text:
-    said = Text(status.doing)
+    said = Text(status.doing, style=STATES["paused"] if status.state == "paused" else "")
     job = status.job
     if job is not None:
         who = job.host_name or job.host or job.address
@@ -55,29 +62,58 @@ def _doing(status: WorkStatus) -> Text:
     return said
 
 
-def _effort(status: WorkStatus) -> Text:
+def _effort(status: WorkStatus) -> list[Text]:
     effort = status.effort
+    if effort.reason == status.doing:  # it is said already
+        return []
     how = "at rest" if effort.share == 0 else f"{100 * effort.share:.0f} % of the time"
-    return Text(f"Effort: {how}. {effort.reason}", style="" if effort.share else "yellow")
+    if effort.share and effort.threads > 1:
+        how += f" on {effort.threads} cores"
+    return [Text(f"Effort: {how}. {effort.reason}", style="" if effort.share else "yellow")]
 
 
-def _numbers(status: WorkStatus) -> Table:
-    grid = Table.grid(padding=(0, 3))
+def _numbers(status: WorkStatus, room: int | None) -> list[Table]:
+    """In one row, where it fits into so many columns, else in several."""
     cells = [
         ("samples", f"{status.samples:,}"),
         ("samples/s", f"{status.samples_per_s:,.0f}"),
         ("updates", f"{status.accepted:,}"),
         ("loss", "–" if status.loss is None else f"{status.loss:.4f}"),
-        ("computing", f"{status.compute_s:,.0f} s"),
+        ("at work", _duration(status.compute_s)),
         ("credit so far", credit(status.totals.credit)),
     ]
     if status.refused:
         cells.append(("refused", f"{status.refused:,}"))
     if status.data is not None and status.data.done < status.data.total:
         cells.append(("data", f"{status.data.done:,} of {status.data.total:,}"))
+    return [_grid(row) for row in _rows(cells, room)]
+
+
+def _rows(cells: list[Cell], room: int | None) -> list[list[Cell]]:
+    """As many as fit into each."""
+    rows: list[list[Cell]] = [[]]
+    taken = 0
+    for cell in cells:
+        width = GAP + max(map(len, cell))
+        if rows[-1] and room is not None and taken + width > room + GAP:
+            rows.append([])
+            taken = 0
+        rows[-1].append(cell)
+        taken += width
+    return rows
+
+
+def _grid(cells: list[Cell]) -> Table:
+    grid = Table.grid(padding=(0, GAP))
     grid.add_row(*(Text(label, style="dim") for label, _ in cells))
     grid.add_row(*(Text(value, style="bold") for _, value in cells))
     return grid
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 def credit(flop: float) -> str:

@@ -5,8 +5,9 @@ next unit), compute, exchange. The trainer computes for one lane at a time, so w
 computes while the other's numbers travel; with one lane it is lock-step. The agent never loads an
 engine: numbers pass through memory it shares with the trainer.
 
-How hard it works is the governor's to say. While that is not at all the connection stays, and no
-unit is in hand: one that was granted meanwhile goes back, one under way is finished first.
+How hard it works is the governor's to say, and whoever watches hears of it. While that is not at
+all the connection stays, and no unit is in hand: one that was granted meanwhile goes back, one that
+is under way is finished first.
 
 Before the first unit this machine's owner is asked, once the program is checked and what it takes
 is known. A job whose trainer went wrong three times is refused here from then on.
@@ -26,6 +27,7 @@ from dataclasses import dataclass, replace
 
 from crowdgrad.domain.data import ChunkHash
 from crowdgrad.domain.job import Job, Volunteer
+from crowdgrad.domain.manners import Effort
 from crowdgrad.domain.routes import Whereabouts
 from crowdgrad.domain.work import Unit, Update
 from crowdgrad.errors import (
@@ -55,6 +57,7 @@ from crowdgrad.net.messages import (
 from crowdgrad.net.resolve import addresses
 from crowdgrad.net.retry import delay_s
 from crowdgrad.net.transport.base import Payload
+from crowdgrad.planner.manners import share_of
 from crowdgrad.replication.base import Chunks
 from crowdgrad.replication.supply import Direct, Supply
 from crowdgrad.volunteer.additions import Additions
@@ -169,6 +172,7 @@ class Agent:
         self._open_shop = open_shop
         self._sharing = sharing
         self._governor = governor or free()
+        self._governor.subscribe(self._tell_effort)
         self._host_key = ""
         """Of whom our owner was asked."""
         self._host_proven = ""
@@ -189,7 +193,7 @@ class Agent:
         self._why_leaving = "stopped"
         self._title = ""
         self._left = False
-        self._state = ""
+        self._last_said: dict[Kind, str] = {}
         self._failures = self._late = 0
         self.samples = self.accepted = self.refused = 0
 
@@ -348,6 +352,7 @@ class Agent:
             self._workshop = await self._set_up(conversation, admit)
             work = self._workshop.spec.work_per_sample
             self._tally.begin(admit.job.id, admit.job.title, work)
+        self._tell_effort(self._governor.effort)
         shop, parts = self._workshop, self._parts(conversation, admit, self._workshop)
         if not self._agreed >= _machines(parts):  # the host has moved its parameters since
             await self._agree(conversation, admit, shop)
@@ -420,6 +425,7 @@ class Agent:
         own = " and comparing your model with it" if self._trusted is not None else ""
         self._say("state", f"Fetching the program, checking it{own}.")
         shop: Workshop | None = None
+        threads = self._governor.effort.threads
         try:
             shop = await self._open_shop(
                 admit,
@@ -428,8 +434,8 @@ class Agent:
                 memory_bytes=self._memory_bytes,
                 pace_s=self._pace_s,
                 trusted=self._trusted,
-                threads=self._governor.effort.threads,
-                share=lambda: self._governor.effort.share,
+                threads=threads,
+                share=lambda: share_of(self._governor.effort, threads),
                 note=lambda text: self._say("note", text),
             )
             self._say("note", shop.findings)
@@ -512,8 +518,9 @@ class Agent:
             if isinstance(answer, Wait):
                 waits += 1
                 if self._pauses:
-                    self._say("state", self._governor.effort.reason)
-                elif waits > 1:  # not worth a word if it is over at once
+                    await self._hold()
+                    continue
+                if waits > 1:  # not worth a word if it is over at once
                     held_up = f"Waiting for “{shop.job.title}”: {answer.reason}."
                     self._say("state", held_up, phase="waiting")
                 await asyncio.sleep(min(max(answer.seconds, 0.05), MAX_WAIT_S))
@@ -537,9 +544,8 @@ class Agent:
         return self._governor.effort.share == 0
 
     async def _hold(self) -> None:
-        """Wait while this machine pauses, and say why."""
+        """Wait while this machine pauses."""
         while self._pauses:
-            self._say("state", self._governor.effort.reason)
             await self._governor.may_work()
 
     async def _rest(self, reach: Reach, grant: Grant) -> None:
@@ -640,6 +646,12 @@ class Agent:
             host=self._host_proven,
         )
 
+    def _tell_effort(self, effort: Effort) -> None:
+        if effort.share > 0 and self._workshop is None and "effort" not in self._last_said:
+            return  # nothing works here yet: it is said when something does
+        data: dict[str, str | int | float] = {"share": effort.share, "threads": effort.threads}
+        self._say("effort", effort.reason, data=data)
+
     def _say(
         self,
         kind: Kind,
@@ -648,10 +660,10 @@ class Agent:
         phase: Phase | None = None,
         data: dict[str, str | int | float] | None = None,
     ) -> None:
-        if kind == "state":
-            if text == self._state:
+        if kind in ("state", "effort"):
+            if text == self._last_said.get(kind):
                 return  # said already
-            self._state = text
+            self._last_said[kind] = text
         text = one_line(text)  # some of it may be a stranger's words, and it goes to a screen
         self._watch(Event(kind=kind, text=text, phase=phase, data=data or {}))
 

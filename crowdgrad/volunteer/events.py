@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-Kind = Literal["state", "progress", "unit", "trouble", "note"]
+Kind = Literal["state", "effort", "progress", "unit", "trouble", "note"]
+"""effort: how hard it works from now on, and why."""
 Phase = Literal["starting", "looking", "working", "waiting"]
 """Where the work is: at its beginning or that of a job, on the way to one, at it, or held up."""
 

@@ -116,7 +116,7 @@ class Journal:
             self.sum_up()
 
     def _worth_a_line(self, event: Event, now: float) -> bool:
-        return event.kind in ("trouble", "note") or (
+        return event.kind in ("trouble", "note", "effort") or (
             event.kind == "state" and self._new(event, now)
         )
 

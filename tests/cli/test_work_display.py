@@ -7,11 +7,13 @@ import io
 import json
 from dataclasses import replace
 
+import pytest
 from rich.console import Console
 
 from crowdgrad.cli.events import Lines
 from crowdgrad.cli.work import _Told
 from crowdgrad.cli.work_display import Screen, credit, render
+from crowdgrad.domain.manners import Effort
 from crowdgrad.volunteer.events import Event
 from crowdgrad.volunteer.governor import free
 from crowdgrad.volunteer.remote.board import Board
@@ -29,7 +31,7 @@ def at_work() -> WorkStatus:
 
 def drawn(status: WorkStatus, width: int = 100) -> str:
     console = Console(width=width, file=io.StringIO(), record=True)
-    console.print(render(status))
+    console.print(render(status, width))
     return console.export_text()
 
 
@@ -48,9 +50,27 @@ def test_a_rest_and_a_trouble_are_said() -> None:
     assert "paused" in text
 
 
-def test_it_keeps_to_its_width() -> None:
-    for width in (40, 80, 200):
-        assert max(map(len, drawn(at_work(), width).splitlines())) <= width
+def test_why_it_pauses_is_said_once() -> None:
+    board = Board(0.0)
+    board.take(JOINED, 1.0)
+    text = drawn(seen(board, 2.0, effort=REST))
+    assert text.count(REST.reason) == 1, text
+
+
+def test_how_many_cores_is_said_where_there_are_several() -> None:
+    effort = Effort(share=0.25, threads=4, reason="Working gently: so your limits say.")
+    assert "Effort: 25 % of the time on 4 cores. Working" in drawn(
+        replace(at_work(), effort=effort)
+    )
+
+
+@pytest.mark.parametrize("width", [32, 40, 60, 80, 200])
+def test_it_keeps_to_its_width_and_cuts_no_number_off(width: int) -> None:
+    status = replace(at_work(), samples=3_641_700, compute_s=1e5, refused=3)
+    text = drawn(status, width)
+    assert max(map(len, text.splitlines())) <= width
+    for words in ("3,641,700", "samples/s", "0.5000", "at work", "27.8 h", "credit so far", "3  "):
+        assert words in text, text
 
 
 def test_credit_has_three_digits() -> None:

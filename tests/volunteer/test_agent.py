@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from crowdgrad.domain.job import JobId
+from crowdgrad.domain.manners import Limits, Profile
 from crowdgrad.domain.work import Unit, UnitId, Update, Version
 from crowdgrad.errors import ChildDied, ComputeError, ConnectionLost, CrowdgradError
 from crowdgrad.net.identity import guest
@@ -112,10 +113,68 @@ def test_while_it_pauses_a_unit_goes_back_without_blame_and_none_is_computed() -
         await asyncio.sleep(1000.0)
         assert not computing.done(), "it holds"
         assert said == [GiveBack(unit=1, reason="the volunteer pauses", rests=True)]
-        assert [event.text for event in seen] == ["Paused by you, until you resume."]
+        assert [(event.kind, event.text) for event in seen] == [
+            ("effort", "Paused by you, until you resume."),
+        ]
         me._governor.resume()
         assert await computing is None
         assert len(said) == 1
+        assert [event.data["share"] for event in seen] == [0.0, 1.0]
+
+    run_virtual(main())
+
+
+def test_how_hard_it_works_is_said_when_it_works_and_whenever_that_changes() -> None:
+    async def main() -> None:
+        seen: list[Event] = []
+        me = agent(seen)
+        gentle = Limits(in_use=Profile(share=0.5), idle=Profile(share=0.5))
+        me._governor.set_limits(gentle)
+        assert not seen, "nothing works yet"
+        me._tell_effort(me._governor.effort)
+        assert not seen
+        me._governor.pause(3600.0)
+        me._governor.pause(None)
+        me._governor.set_limits(Limits())
+        me._governor.resume()
+        me._tell_effort(me._governor.effort)
+        assert [event.text for event in seen][1:] == [
+            "Paused by you, until you resume.",
+            "Working at full speed: nobody can say whether this machine is in use.",
+        ]
+
+    run_virtual(main())
+
+
+def test_while_it_pauses_it_asks_for_nothing() -> None:
+    """Nor does it where the host had nothing the last time."""
+
+    async def main() -> None:
+        asked: list[Exchange] = []
+        me = agent([])
+
+        async def exchange(ask: Exchange, *what: object) -> Wait:
+            asked.append(ask)
+            return Wait(reason="nothing to do", seconds=1.0)
+
+        shop: Any = SimpleNamespace(
+            shards_held=(), job=SimpleNamespace(title="Digits"),
+            state=lambda slot: b"", whole_state=lambda slot: b"",
+        )  # fmt: skip
+        reach: Any = SimpleNamespace(exchange=exchange)
+        nobody: Any = SimpleNamespace()
+        lane = asyncio.create_task(me._lane(nobody, reach, shop, 0))
+        await asyncio.sleep(10.0)
+        me._governor.pause(3600.0)
+        await asyncio.sleep(10.0)
+        before = len(asked)
+        assert before > 1
+        await asyncio.sleep(3000.0)
+        assert len(asked) == before
+        me._governor.resume()
+        await asyncio.sleep(10.0)
+        assert len(asked) > before
+        lane.cancel()
 
     run_virtual(main())
 

@@ -74,6 +74,8 @@ def test_a_pause_and_a_question_come_before_what_the_job_does() -> None:
     board.take(WORKING, 0.0)
     asked = Question(id="1", title="", cause="", host="", host_name="", lines=())
     assert seen(board, effort=REST).state == "paused"
+    assert seen(board, effort=REST).doing == REST.reason
+    assert seen(board).doing == "Working."
     assert seen(board, effort=REST, question=asked).state == "asking"
     assert seen(board).state == "working"
 

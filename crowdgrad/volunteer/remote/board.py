@@ -99,12 +99,12 @@ class Board:
         self._over, self._doing = True, why
 
     def status(self, now: float, around: Around) -> WorkStatus:
-        counts = self._before + self._now
+        counts, state = self._before + self._now, self._state(around)
         return WorkStatus(
             name=around.name,
             key=around.key,
-            state=self._state(around),
-            doing=self._doing,
+            state=state,
+            doing=around.effort.reason if state == "paused" else self._doing,
             effort=around.effort,
             readings=around.readings,
             limits=around.limits,

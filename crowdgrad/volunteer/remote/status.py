@@ -56,7 +56,7 @@ class Line:
     at: float
     """Seconds since 1970."""
     kind: str
-    """state, trouble, note or job (one has ended)."""
+    """state, effort, trouble, note or job (one has ended)."""
     text: str
 
 
