@@ -5,20 +5,52 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import ClassVar
+
+from pydantic import ConfigDict
 
 from crowdgrad.errors import JobFileError
 from crowdgrad.files import disk_errors, write_whole
 
 NAME = "job.toml"
 CHECKED = "checked.toml"
+KNOWN_ONLY = ConfigDict(extra="forbid")
+"""A key that a table does not have is a mistake, as in a job file."""
 _KEY = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """When it ends, as in a job file, which checks the values."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = KNOWN_ONLY
+
+    epochs: int = 5
+    target: float | None = None
+    minutes: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Volunteers:
+    """Who may help, as in a job file, which checks the values."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = KNOWN_ONLY
+
+    minimum: int = 0
+    maximum: int = 1000
+    start: str | None = None
+    visibility: str | None = None
+    invited: tuple[str, ...] | None = None
+    admit: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
     """What is to be trained, before it is a job."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = KNOWN_ONLY
 
     title: str
     data: str
@@ -33,8 +65,8 @@ class Draft:
     folder: str = ""
     """Where the task is looked for."""
     recipe: dict[str, object] = field(default_factory=dict)
-    stop: dict[str, object] = field(default_factory=dict)
-    volunteers: dict[str, object] = field(default_factory=dict)
+    stop: Stop = field(default_factory=Stop)
+    volunteers: Volunteers = field(default_factory=Volunteers)
     seed: int = 0
 
 
@@ -50,8 +82,13 @@ def to_toml(draft: Draft) -> str:
             head[name] = getattr(draft, name)
     head |= {"data": draft.data, "seed": draft.seed}
     lines = [f"{name} = {_value(value)}" for name, value in head.items()]
-    for name in ("model", "recipe", "stop", "volunteers"):
-        table = getattr(draft, name)
+    tables = {
+        "model": draft.model,
+        "recipe": draft.recipe,
+        "stop": asdict(draft.stop),
+        "volunteers": asdict(draft.volunteers),
+    }
+    for name, table in tables.items():
         if table:
             lines += ["", f"[{name}]"]
             lines += [f"{_key(key)} = {_value(v)}" for key, v in table.items() if v is not None]
@@ -91,7 +128,7 @@ def _value(value: object) -> str:
     if isinstance(value, Mapping):
         inner = ", ".join(f"{_key(key)} = {_value(v)}" for key, v in value.items() if v is not None)
         return f"{{{inner}}}"
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return f"[{', '.join(map(_value, value))}]"
     raise JobFileError(f"A job file cannot hold {value!r}.", advice="Leave it out.")
 

@@ -32,6 +32,15 @@ class Problem:
     """The first records of a source that cannot be used."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """What is answered in place of what was asked for."""
+
+    detail: str
+    """In words, as other APIs of ours say it."""
+    error: Problem
+
+
 def of_error(error: CrowdgradError) -> Problem:
     bad: tuple[BadRecord, ...] = ()
     message = error.message

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import math
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
+import msgspec
 from fastapi import FastAPI
 
 from crowdgrad.errors import JobFileError, NotAgreed
 from crowdgrad.panel.api.material import Begun, find_out
 from crowdgrad.panel.jobs import CHECKED, Draft, save
+from crowdgrad.panel.results import CheckReport, DataFound, Estimate, Stays, Travels
 from crowdgrad.panel.tasks import Failed, Say, command
 
 if TYPE_CHECKING:
@@ -65,7 +67,7 @@ def add(app: FastAPI, panel: Panel) -> None:
     async def check(wish: CheckWish) -> Begun:
         job = save(wish.draft, panel.settings.home, None, CHECKED)
 
-        async def work(say: Say) -> object:
+        async def work(say: Say) -> CheckReport:
             return await _check(panel, wish.draft, job, say)
 
         return Begun(task=panel.tasks.start("check", work))
@@ -112,42 +114,36 @@ def common(panel: Panel) -> list[str]:
     return ["--plain", "--home", home, "--runs", runs]
 
 
-async def _check(panel: Panel, draft: Draft, job: Path, say: Say) -> dict[str, Any]:
+async def _check(panel: Panel, draft: Draft, job: Path, say: Say) -> CheckReport:
     say(None, "Looking at the model")
     try:
-        found: dict[str, Any] = await command(["check", str(job), "--json", "-"])
+        told = await command(["check", str(job), "--json", "-"])
     finally:
         await asyncio.to_thread(job.unlink, missing_ok=True)
-    found["estimate"] = None
-    if found.get("travels"):
-        say(0.9, "Estimating how long it takes")
-        try:
-            known = panel.known.get(draft.data) or await find_out(panel, [draft.data])
-        except Failed:
-            return found
-        found["estimate"] = estimate(found, known, draft)
-    return found
+    if not told["travels"]:
+        return msgspec.convert(told, Stays)
+    report = msgspec.convert({**told, "estimate": None}, Travels)
+    say(0.9, "Estimating how long it takes")
+    try:
+        known = panel.known.get(draft.data) or await find_out(panel, [draft.data])
+    except Failed:
+        return report
+    return replace(report, estimate=estimate(report, known, draft))
 
 
-def estimate(found: dict[str, Any], known: dict[str, Any], draft: Draft) -> dict[str, Any]:
+def estimate(report: Travels, known: DataFound, draft: Draft) -> Estimate:
     """What a job takes on this machine alone, from the speed that the check has measured."""
-    samples, speed = int(known["splits"]["train"]), found["speed"]
-    batch = int(speed["batch"])
-    steps = math.ceil(samples / batch)
-    epochs = draft.stop.get("epochs", 5)
-    epoch_s = samples / speed["samples_per_s"]
-    memory = found["activation_bytes"]
-    return {
-        "parameters": found["parameters"],
-        "bytes_per_update": found["bytes_per_update"],
-        "data_bytes": known["bytes"],
-        "samples": samples,
-        "steps_per_epoch": steps,
-        "step_s": batch / speed["samples_per_s"],
-        "samples_per_s": speed["samples_per_s"],
-        "epoch_s": epoch_s,
-        "total_s": epoch_s * epochs if isinstance(epochs, int | float) else epoch_s,
-        "memory_bytes": max(memory.values()) if memory else 0,
-        "travels": True,
-        "reason": found["reason"],
-    }
+    samples, speed = known.splits.train, report.speed
+    epoch_s = samples / speed.samples_per_s
+    return Estimate(
+        parameters=report.parameters,
+        bytes_per_update=report.bytes_per_update,
+        data_bytes=known.bytes,
+        samples=samples,
+        steps_per_epoch=math.ceil(samples / speed.batch),
+        step_s=speed.batch / speed.samples_per_s,
+        samples_per_s=speed.samples_per_s,
+        epoch_s=epoch_s,
+        total_s=epoch_s * draft.stop.epochs,
+        memory_bytes=max(report.activation_bytes.values(), default=0),
+    )

@@ -8,9 +8,9 @@ import platform
 import shutil
 import socket
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 from fastapi import FastAPI
 
@@ -24,6 +24,7 @@ from crowdgrad.volunteer.probe import find_gpu
 if TYPE_CHECKING:
     from crowdgrad.panel.app import Panel
 
+Kind = Literal["number", "whole", "flag", "choice", "text", "table"]
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome",
             "brave-browser", "microsoft-edge")  # fmt: skip
 
@@ -43,16 +44,16 @@ class Machine:
     matchmaker: str
     chromium: bool
     """Whether the panel can have a window of its own."""
-    samples_per_s: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecipeField:
     name: str
     help: str
-    default: Any
-    kind: str
-    """number, whole, flag, choice, text, or table where it has fields of its own."""
+    default: bool | int | float | str | None
+    """None where it is a table."""
+    kind: Kind
+    """A table has fields of its own."""
     choices: tuple[str, ...] = ()
 
 
@@ -114,10 +115,11 @@ def _memory_mb() -> int:
 
 
 def _field(info: FieldInfo) -> RecipeField:
-    kind, default = "table", None
+    kind: Kind = "table"
+    default = None
     if info.part is None:
         default = getattr(info.default, "name", info.default)
-        kinds = {bool: "flag", int: "whole", float: "number"}
+        kinds: dict[type, Kind] = {bool: "flag", int: "whole", float: "number"}
         kind = "choice" if info.choices else kinds.get(type(default), "text")
     return RecipeField(
         name=info.name, help=info.what, default=default, kind=kind, choices=info.choices

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+import msgspec
 from fastapi import FastAPI, Request
 
-from crowdgrad.capture.ready import KINDS
+from crowdgrad.capture.ready import KINDS, Slider
 from crowdgrad.data.catalogue import ENTRIES
 from crowdgrad.errors import DataMissing
+from crowdgrad.panel.results import DataFound
 from crowdgrad.panel.tasks import Failed, Say, errand
 from crowdgrad.panel.uploads import Uploaded
 
@@ -48,7 +50,7 @@ class ReadyModel:
     kind: str
     title: str
     sentence: str
-    sliders: list[dict[str, Any]]
+    sliders: tuple[Slider, ...]
     fits: str
     """Empty: it fits the data, or none was named; else why not."""
 
@@ -60,13 +62,13 @@ def add(app: FastAPI, panel: Panel) -> None:
     async def models(data: str = "") -> list[ReadyModel]:
         fits: dict[str, str] = {}
         if data:
-            fits = (panel.known.get(data) or await _found_now(panel, data))["fits"]
+            fits = (panel.known.get(data) or await _found_now(panel, data)).fits
         return [
             ReadyModel(
                 kind=ready.kind,
                 title=ready.title,
                 sentence=ready.sentence,
-                sliders=[asdict(slider) for slider in ready.sliders],
+                sliders=ready.sliders,
                 fits=fits.get(ready.kind, ""),
             )
             for ready in KINDS
@@ -100,7 +102,7 @@ def _add_data(app: FastAPI, panel: Panel) -> None:
     async def data(wish: DataWish) -> Begun:
         sources = panel.uploads.sources(wish.source) or [_plain(wish.source)]
 
-        async def work(say: Say) -> object:
+        async def work(say: Say) -> DataFound:
             return await find_out(panel, sources, wish.target, say)
 
         return Begun(task=panel.tasks.start("data", work))
@@ -117,18 +119,18 @@ async def find_out(
     sources: list[str],
     target: str | None = None,
     say: Say = lambda progress, doing: None,
-) -> dict[str, Any]:
+) -> DataFound:
     """What is in a data set. Raises Failed."""
     wish = {"sources": sources, "home": str(panel.settings.home), "target": target}
-    found: dict[str, Any] = await errand("data", wish, say)
-    panel.known.pop(found["data"], None)
-    panel.known[found["data"]] = found
+    found = msgspec.convert(await errand("data", wish, say), DataFound)
+    panel.known.pop(found.data, None)
+    panel.known[found.data] = found
     for old in list(panel.known)[:-MOST_KNOWN]:
         del panel.known[old]
     return found
 
 
-async def _found_now(panel: Panel, data: str) -> dict[str, Any]:
+async def _found_now(panel: Panel, data: str) -> DataFound:
     try:
         return await find_out(panel, [_plain(data)])
     except Failed as error:

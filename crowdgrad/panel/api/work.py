@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import time
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
+import msgspec
 from fastapi import FastAPI, Request, Response
 
+from crowdgrad.domain.manners import Limits
 from crowdgrad.errors import RunBusy, Unreachable, UserError
 from crowdgrad.net.identity import file_of, load_or_make
-from crowdgrad.panel.certificate import given, svg
+from crowdgrad.panel.certificate import Given, given, svg
 from crowdgrad.panel.problems import Problem
-from crowdgrad.volunteer.journal import Reader
+from crowdgrad.volunteer.journal import Entry, Reader
+from crowdgrad.volunteer.remote.desk import Answer
+from crowdgrad.volunteer.remote.status import WorkStatus
 
 if TYPE_CHECKING:
     from crowdgrad.panel.app import Panel
@@ -32,20 +35,31 @@ class WorkWish:
     """A code, a link or an address; None: whoever needs help."""
     matchmaker: str | None = None
     causes: tuple[str, ...] = ()
-    limits: dict[str, Any] | None = None
+    limits: Limits | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Begun:
+class Lent:
     id: str
+    """Of the child that works."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Working:
     running: bool
-    status: Any = None
+    status: WorkStatus | None = None
     """As the volunteer tells it; None while it does not."""
     error: Problem | None = None
+    """Why it ended, where it did not end well."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """What the journal remembers."""
+
+    entries: tuple[Entry, ...]
+    """The last of them, oldest first."""
+    totals: Given
 
 
 def add(app: FastAPI, panel: Panel) -> None:
@@ -53,13 +67,13 @@ def add(app: FastAPI, panel: Panel) -> None:
     _add_past(app, panel)
 
     @app.post("/api/work", summary="Lend this machine")
-    async def start(wish: WorkWish) -> Begun:
+    async def start(wish: WorkWish) -> Lent:
         if panel.children.working() is not None:
             raise RunBusy("This machine is lent already.", advice="Stop that first.")
         child = panel.children.start("work", _arguments(panel, wish))
         if wish.limits is not None:
             await _limit(panel, child, wish.limits)
-        return Begun(id=child.id)
+        return Lent(id=child.id)
 
     @app.get("/api/work", summary="What this machine does for others")
     async def working() -> Working:
@@ -69,38 +83,50 @@ def add(app: FastAPI, panel: Panel) -> None:
             return Working(running=False, error=last.state().error if last else None)
         status = None
         if child.entrance is not None:
-            with contextlib.suppress(Unreachable, ValueError):
+            with contextlib.suppress(Unreachable, msgspec.DecodeError):
                 reply = await panel.caller.ask(child.entrance, "GET", "/status", owner=True)
-                status = json.loads(reply.body) if reply.code == 200 else None
+                status = msgspec.json.decode(reply.body, type=WorkStatus)
         return Working(running=True, status=status)
 
 
 def _add_wishes(app: FastAPI, panel: Panel) -> None:
-    @app.post("/api/work/{wish}", summary="A wish to the volunteer")
+    @app.post("/api/work/{wish}", response_model=Answer, summary="A wish to the volunteer")
     async def wished(
         wish: Literal["pause", "resume", "next", "stop", "answer"], request: Request
     ) -> Response:
-        child = panel.children.working()
         if wish == "stop":
-            if child is not None:
-                panel.children.stop(child)
-            return Response(b'{"holds":true}', media_type="application/json")
+            return Response(msgspec.json.encode(_stop(panel)), media_type="application/json")
+        child = panel.children.working()
         return await _ask(panel, child, "POST", f"/{wish}", await request.body() or None)
 
-    @app.put("/api/work/limits", summary="How hard this machine may work")
-    async def limits(request: Request) -> Response:
+    @app.put("/api/work/limits", response_model=Answer, summary="How hard this machine may work")
+    async def limits(wish: Limits) -> Response:
         child = panel.children.working()
-        return await _ask(panel, child, "PUT", "/limits", await request.body())
+        return await _ask(panel, child, "PUT", "/limits", msgspec.json.encode(wish))
+
+
+def _stop(panel: Panel) -> Answer:
+    """However the volunteer fares: it may be that it does not answer."""
+    child = panel.children.working()
+    if child is None:
+        return Answer(state="over", changed=False, holds=True, reason="it is over already")
+    panel.children.stop(child)
+    return Answer(state="over", changed=True, holds=True, reason="it is asked to end")
 
 
 def _add_past(app: FastAPI, panel: Panel) -> None:
     @app.get("/api/journal", summary="What was done on this machine, and for whom")
-    async def journal(lines: int = LINES) -> dict[str, Any]:
+    async def journal(lines: int = LINES) -> Past:
         entries = await asyncio.to_thread(Reader(panel.settings.home).all)
         shown = entries[-max(0, min(lines, 10_000)) :] if lines > 0 else []
-        return {"entries": [asdict(entry) for entry in shown], "totals": asdict(given(entries))}
+        return Past(entries=tuple(shown), totals=given(entries))
 
-    @app.get("/api/certificate.svg", summary="What this machine has given, as a picture")
+    @app.get(
+        "/api/certificate.svg",
+        summary="What this machine has given, as a picture",
+        response_class=Response,
+        responses={200: {"content": {"image/svg+xml": {}}}},
+    )
     async def certificate() -> Response:
         home = panel.settings.home
         entries = await asyncio.to_thread(Reader(home).all)
@@ -123,13 +149,13 @@ def _arguments(panel: Panel, wish: WorkWish) -> list[str]:
     return arguments
 
 
-async def _limit(panel: Panel, child: Started, limits: dict[str, Any]) -> None:
+async def _limit(panel: Panel, child: Started, limits: Limits) -> None:
     """Before its first unit. Raises Unreachable."""
     async with asyncio.timeout(READY_S):
         while child.alive and child.entrance is None:  # noqa: ASYNC110 (a file, not an event)
             await asyncio.sleep(EVERY_S)
     if child.entrance is not None:
-        await _ask(panel, child, "PUT", "/limits", json.dumps(limits).encode())
+        await _ask(panel, child, "PUT", "/limits", msgspec.json.encode(limits))
 
 
 async def _ask(

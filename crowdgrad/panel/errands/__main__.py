@@ -10,6 +10,7 @@ from typing import Any
 
 from crowdgrad.errors import CrowdgradError, missing_module
 from crowdgrad.panel.problems import of_error
+from crowdgrad.panel.results import DataFound
 from crowdgrad.process import interrupt_on_sigterm, tie_to_stdin
 
 
@@ -26,7 +27,7 @@ def main() -> int:
         told.flush()
 
     try:
-        tell(result=_run(sys.argv[1], wish, tell))
+        tell(result=dataclasses.asdict(_run(sys.argv[1], wish, tell)))
     except CrowdgradError as error:
         tell(error=dataclasses.asdict(of_error(error)))
     except ModuleNotFoundError as error:
@@ -39,7 +40,7 @@ def main() -> int:
     return 0
 
 
-def _run(name: str, wish: dict[str, Any], tell: Any) -> object:
+def _run(name: str, wish: dict[str, Any], tell: Any) -> DataFound:
     if name == "data":
         from crowdgrad.panel.errands import data
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,17 +27,17 @@ from crowdgrad.data.sharding import card
 from crowdgrad.domain.data import Card, Field
 from crowdgrad.errors import DataMissing
 from crowdgrad.host import preparing
+from crowdgrad.panel.results import DataField, DataFound, DataSample, Kind, Splits
 
 SAMPLES = 24
 LARGEST_SIDE = 64
 """Of a picture that is shown: larger ones are thinned out."""
 FEW_CLASSES = 100
-SPLITS = ("train", "validation", "test")
 Array = NDArray[Any]
 Tell = Callable[..., None]
 
 
-def run(wish: dict[str, Any], tell: Tell) -> dict[str, Any]:
+def run(wish: dict[str, Any], tell: Tell) -> DataFound:
     """`wish`: sources (a name, or paths), home, target. Raises CrowdgradError."""
     sources, home = [str(source) for source in wish["sources"]], Path(wish["home"])
     progress = _Told(tell)
@@ -90,120 +91,126 @@ class _Told:
             self._tell(progress=share, doing=self._what)
 
 
-def _of_arrays(name: str, data: DataSet) -> dict[str, Any]:
-    counts = {split: data.records(split) for split in SPLITS}  # type: ignore[arg-type]
+def _of_arrays(name: str, data: DataSet) -> DataFound:
+    splits = Splits(
+        train=data.records("train"),
+        validation=data.records("validation"),
+        test=data.records("test"),
+    )
     some = [column[:SAMPLES] for column in data.splits["train"]]
     labels = data.splits["train"][-1]
-    return {"data": name, **_told(data.title, data.fields, counts, card(data), some, labels)}
+    return _told(name, data.title, data.fields, splits, card(data), some, labels)
 
 
-def _of_folder(folder: DataFolder) -> dict[str, Any]:
+def _of_folder(folder: DataFolder) -> DataFound:
     manifest, record = folder.manifest, read_record(folder.path)
-    counts = {split: manifest.records(split) for split in SPLITS}  # type: ignore[arg-type]
+    splits = Splits(
+        train=manifest.records("train"),
+        validation=manifest.records("validation"),
+        test=manifest.records("test"),
+    )
     some = list(folder.some("train", SAMPLES))
-    told = _told(manifest.title, manifest.fields, counts, manifest.card, some, None)
-    if record is not None:
-        told["fields"] = _columns(record)
-        told["problems"] += [
-            f"{n:,} records left out: {kind}" for kind, n in record.bad_counts.items()
-        ]
-    return {"data": str(folder.path), **told}
+    name, fields = str(folder.path), manifest.fields
+    told = _told(name, manifest.title, fields, splits, manifest.card, some, None)
+    if record is None:
+        return told
+    bad = (f"{n:,} records left out: {kind}" for kind, n in record.bad_counts.items())
+    return replace(told, fields=_columns(record), problems=(*told.problems, *bad))
 
 
-def _columns(record: Record) -> list[dict[str, str]]:
-    return [
-        {"name": plan.name, "kind": plan.kind, "role": plan.role, "sentence": plan.reason}
+def _columns(record: Record) -> tuple[DataField, ...]:
+    return tuple(
+        DataField(name=plan.name, kind=plan.kind, role=plan.role, sentence=plan.reason)
         for plan in record.schema.columns
-    ]
+    )
 
 
 def _told(
+    name: str,
     title: str,
     fields: Sequence[Field],
-    counts: dict[str, int],
+    splits: Splits,
     about: Card,
     some: Sequence[Array],
     labels: Array | None,
-) -> dict[str, Any]:
+) -> DataFound:
     kind, shape = _kind(fields[0], about)
-    return {
-        "title": title,
-        "records": sum(counts.values()),
-        "kind": kind,
-        "shape": shape,
-        "classes": _classes(fields, about, labels),
-        "fields": [_field(field) for field in fields],
-        "splits": counts,
-        "problems": list(about.notes),
-        "bytes": sum(field.bytes for field in fields) * sum(counts.values()),
-        "fits": {ready.kind: ready.fits(fields) for ready in KINDS},
-        "samples": [_sample(kind, fields, some, about, row) for row in range(len(some[0]))],
-    }
+    records = splits.train + splits.validation + splits.test
+    return DataFound(
+        data=name,
+        title=title,
+        records=records,
+        kind=kind,
+        shape=shape,
+        classes=_classes(fields, about, labels),
+        fields=tuple(map(_field, fields)),
+        splits=splits,
+        problems=tuple(about.notes),
+        bytes=sum(field.bytes for field in fields) * records,
+        fits={ready.kind: ready.fits(fields) for ready in KINDS},
+        samples=tuple(_sample(kind, fields, some, about, row) for row in range(len(some[0]))),
+    )
 
 
-def _field(field: Field) -> dict[str, str]:
+def _field(field: Field) -> DataField:
     size = "×".join(map(str, field.shape)) or "one number"
-    return {
-        "name": field.name,
-        "kind": field.dtype,
-        "role": "",
-        "sentence": f"{size}, {field.dtype}",
-    }
+    return DataField(name=field.name, kind=field.dtype, role="", sentence=f"{size}, {field.dtype}")
 
 
-def _kind(field: Field, about: Card) -> tuple[str, list[int]]:
+def _kind(field: Field, about: Card) -> tuple[Kind, tuple[int, ...]]:
     """What the inputs are, and the shape that is shown: height, width, and channels last."""
     if is_picture(field):
         return "image", _shown_shape(field.shape)
     if len(field.shape) == 1 and field.dtype.startswith(("int", "uint")) and about.vocabulary:
-        return "text", list(field.shape)
+        return "text", field.shape
     if len(field.shape) <= 1:
-        return "table", list(field.shape)
-    return "other", list(field.shape)
+        return "table", field.shape
+    return "other", field.shape
 
 
-def _shown_shape(shape: tuple[int, ...]) -> list[int]:
+def _shown_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
     height, width = (-(-side // _step(shape)) for side in shape[-2:])
-    return [height, width, 3] if shape[:-2] == (3,) else [height, width]
+    return (height, width, 3) if shape[:-2] == (3,) else (height, width)
 
 
 def _step(shape: tuple[int, ...]) -> int:
     return -(-max(shape[-2:]) // LARGEST_SIDE)
 
 
-def _classes(fields: Sequence[Field], about: Card, labels: Array | None) -> list[str] | None:
+def _classes(fields: Sequence[Field], about: Card, labels: Array | None) -> tuple[str, ...] | None:
     if about.classes:
-        return list(about.classes)
+        return tuple(about.classes)
     whole = (
         len(fields) > 1 and fields[-1].shape == () and fields[-1].dtype.startswith(("int", "uint"))
     )
     if not whole or labels is None:
         return None
     values = np.unique(labels)
-    return [str(int(value)) for value in values] if len(values) <= FEW_CLASSES else None
+    return tuple(str(int(value)) for value in values) if len(values) <= FEW_CLASSES else None
 
 
 def _sample(
-    kind: str, fields: Sequence[Field], some: Sequence[Array], about: Card, row: int
-) -> dict[str, Any]:
+    kind: Kind, fields: Sequence[Field], some: Sequence[Array], about: Card, row: int
+) -> DataSample:
     label = None
     if len(fields) > 1:
         label = cell(fields[-1], some[-1][row], about, target=True)
     inputs = fields[:-1] or fields
     if kind == "image":
-        return {"input": _pixels(some[0][row], int(some[0].max(initial=0))), "label": label}
+        most = int(some[0].max(initial=0))
+        return DataSample(input=_pixels(some[0][row], most), label=label)
     words = [
         (field.name, cell(field, some[number][row], about, target=False))
         for number, field in enumerate(inputs)
     ]
     text = words[0][1] if len(words) == 1 else "; ".join(f"{name}: {w}" for name, w in words)
-    return {"input": text, "label": label}
+    return DataSample(input=text, label=label)
 
 
-def _pixels(value: Array, most: int) -> list[float]:
+def _pixels(value: Array, most: int) -> tuple[float, ...]:
     """From 0 to 1, row by row, channels last. The digits' pixels go from 0 to 16."""
     step = _step(value.shape)
     pixels = value[..., ::step, ::step].astype(np.float64) / (255 if most >= 32 else max(1, most))
     if pixels.ndim == 3:
         pixels = np.moveaxis(pixels, 0, -1)
-    return [round(float(number), 3) for number in pixels.reshape(-1)]
+    return tuple(round(float(number), 3) for number in pixels.reshape(-1))

@@ -1,10 +1,7 @@
 /** Requests to the server this page came from, and what it refuses in words. */
+import type { Problem } from "./types.ts";
 
-export interface Problem {
-  code: string;
-  message: string;
-  advice: string;
-}
+export type { Problem };
 
 export class Refused extends Error {
   readonly problem: Problem;

@@ -1,11 +1,11 @@
 /** Something long that the panel does for us in a process of its own: begun, followed, stopped. */
 import { asProblem, call, get, type Problem } from "./api.ts";
 import { live } from "./live.svelte.ts";
-import type { Task } from "./types.ts";
+import type { Begun, Result, Task } from "./types.ts";
 
 const LOOK_MS = 500;
 
-export class Errand<T> {
+export class Errand<T extends Result> {
   running = $state(false);
   stopped = $state(false);
   doing = $state("");
@@ -15,7 +15,7 @@ export class Errand<T> {
   #turn = 0;
 
   /** The result, or null where it failed, was stopped, or a later one took its place. */
-  async run(begin: () => Promise<{ task: string }>): Promise<T | null> {
+  async run(begin: () => Promise<Begun>): Promise<T | null> {
     this.stop();
     const turn = ++this.#turn;
     this.running = true;
@@ -65,7 +65,7 @@ export class Errand<T> {
 }
 
 /** What the stream has said last, where it goes; else ask. */
-async function look<T>(id: string): Promise<Task<T>> {
+async function look<T extends Result>(id: string): Promise<Task<T>> {
   const heard = live.connected ? live.tasks[id] : undefined;
   return heard && heard.state === "running" ? (heard as Task<T>) : get<Task<T>>(`/api/tasks/${id}`);
 }

@@ -2,11 +2,10 @@
 import { get } from "./api.ts";
 import { rescale } from "./estimate.ts";
 import { t } from "./texts.ts";
-import type { CheckReport, DataFound, Draft, Estimate, ReadyModel, RecipeInfo } from "./types.ts";
+import type { CheckReport, DataFound, Draft, Estimate, Reach, ReadyModel, RecipeInfo } from "./types.ts";
 
 const KEY = "crowdgrad-host";
 const SMALL = 5000;
-export type Reach = "here" | "network" | "matchmaker";
 
 interface Kept {
   draft: Draft;
@@ -113,9 +112,9 @@ class Hosting {
 
   /** What the sliders mean; null: nothing was measured yet. */
   get estimate(): Estimate | null {
-    const measured = this.now.report?.estimate;
-    if (!measured) return null;
-    return rescale(measured, Number(this.draft.recipe["batch_size"]), this.draft.stop.epochs, this.computers);
+    const report = this.now.report;
+    if (!report?.travels || !report.estimate) return null;
+    return rescale(report.estimate, Number(this.draft.recipe["batch_size"]), this.draft.stop.epochs, this.computers);
   }
 
   /** Helpers on one computer share it. */

@@ -65,27 +65,3 @@ export function causesOf(text: string): string[] {
   const found = text.split(/[,;\n]/).map((one) => one.trim());
   return [...new Set(found.filter(Boolean))];
 }
-
-export interface JournalLine {
-  at: number;
-  host: string;
-  what: string;
-  words: string;
-}
-
-/** The journal as it is told, the newest first; what is no line of it is left out. */
-export function journalOf(told: unknown): JournalLine[] {
-  const inside = told && typeof told === "object" && !Array.isArray(told) ? (told as Record<string, unknown>) : {};
-  const list = Array.isArray(told) ? told : (inside["entries"] ?? inside["lines"]);
-  if (!Array.isArray(list)) return [];
-  return list
-    .filter((one): one is Record<string, unknown> => !!one && typeof one === "object")
-    .map((one) => ({
-      at: Number(one["time"] ?? one["at"] ?? 0),
-      host: String(one["host"] ?? ""),
-      what: String(one["what"] ?? one["kind"] ?? ""),
-      words: String(one["words"] ?? one["text"] ?? ""),
-    }))
-    .filter((line) => line.words && Number.isFinite(line.at))
-    .sort((a, b) => b.at - a.at);
-}

@@ -1,7 +1,7 @@
 /** Limits as a person moves them: shown at once, sent when they rest, taken back when refused. */
 import { asProblem, put, type Problem } from "./api.ts";
 import { sameLimits } from "./lending.ts";
-import type { Limits } from "./types.ts";
+import type { Limits, WorkAnswer } from "./types.ts";
 
 const REST_MS = 300;
 /** After that the volunteer's word counts again, whatever it says. */
@@ -30,8 +30,8 @@ export class Limiter {
 
   async #send(limits: Limits): Promise<void> {
     try {
-      const told = await put<{ holds?: boolean; reason?: string } | null>("/api/work/limits", limits);
-      if (told?.holds === false) throw new Error(told.reason);
+      const told = await put<WorkAnswer>("/api/work/limits", limits);
+      if (!told.holds) throw new Error(told.reason);
       if (this.wanted !== limits) return;
       this.kept = true;
       this.#timer = window.setTimeout(() => (this.wanted = null), TRUST_MS);

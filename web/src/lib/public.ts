@@ -1,47 +1,6 @@
 /** A job as everybody may see it, told by its host (`/job.json`) or by a matchmaker (`/v1/jobs`). */
-import type { JobPage } from "./types.ts";
+import type { Helper, JobPage, JobSummary } from "./types.ts";
 
-/** See crowdgrad/net/rooms.py: JobSummary. */
-export interface JobSummary {
-  id: string;
-  title: string;
-  cause: string;
-  key: string;
-  code: string;
-  state: string;
-  presence: "alive" | "suspect" | "gone";
-  minimum: number;
-  maximum: number;
-  volunteers: number;
-  published_at: number;
-  description: string;
-  contact: string;
-  visibility: string;
-  link: string;
-}
-export interface JobList {
-  jobs: JobSummary[];
-  total: number;
-}
-export interface Health {
-  ok: boolean;
-  jobs: number;
-  volunteers: number;
-  waiting: number;
-}
-export interface Helper {
-  name: string;
-  samples: number;
-  share: number;
-  connected: boolean;
-}
-export type Told = Omit<JobPage, "code" | "matchmaker" | "curve"> & {
-  code: string | null;
-  matchmaker: string | null;
-  paused?: boolean;
-  routes?: string[];
-  curve: { at_s: number; value: number | null }[];
-};
 export type Standing = "waiting" | "running" | "full" | "paused" | "away" | "quiet" | "finished" | "stopped" | "failed";
 export interface Open {
   title: string;
@@ -90,7 +49,7 @@ export function command(target: string, origin: string): string {
   return `crowdgrad work${what}${where}`;
 }
 
-export function ofHost(told: Told): Open {
+export function ofHost(told: JobPage): Open {
   const over = OVER.includes(told.state);
   const target = told.code ?? (told.link || told.local_code);
   const paused: Standing = told.paused ? "paused" : told.state === "running" ? "running" : "waiting";
