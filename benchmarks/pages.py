@@ -14,13 +14,11 @@ import contextlib
 import gzip
 import json
 import re
-import select
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,11 +26,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from _report import Report, arguments
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, WebSocketRoute, sync_playwright
+from websockets.sync.client import ClientConnection
 
 from crowdgrad import webapp
 from tests.chromium import find
 from tests.pages.panels import Running, panel
+from tests.panel.living import Browser as Caller
 
 JOB = """
 title = "digits"
@@ -102,35 +102,32 @@ def hosting(home: Path) -> Iterator[str]:
         process.wait(30)
 
 
-def open_streams(running: Running, run: str, count: int) -> list[object]:
-    """So many listeners of the one event stream, each read by the kernel only."""
-    base, _, token = running.url.partition("/?token=")
-    opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
-    opener.open(f"{base}/?token={token}").read()
-    return [opener.open(f"{base}/api/events?run={run}") for _ in range(count)]
+def open_streams(running: Running, run: str, count: int) -> list[ClientConnection]:
+    """So many listeners of the one event stream, each as a page has it."""
+    browser = Caller(running.url)
+    return [browser.listen(run) for _ in range(count)]
 
 
 def share_of(running: Running, run: str, listeners: int, seconds: float) -> float:
-    streams = open_streams(running, run, listeners)
-    done = threading.Event()
-
-    def drain() -> None:
-        while not done.is_set():
-            for stream in select.select(streams, [], [], 0.2)[0]:
-                stream.read1(1 << 16)
-
-    reading = threading.Thread(target=drain)
-    reading.start()
+    streams = open_streams(running, run, listeners)  # each is read by a thread of its own
+    readers = [threading.Thread(target=_drain, args=(stream,)) for stream in streams]
+    for reader in readers:
+        reader.start()
     try:
         time.sleep(2)
         before, began = cpu_s(running.process.pid), time.perf_counter()
         time.sleep(seconds)
         return (cpu_s(running.process.pid) - before) / (time.perf_counter() - began)
     finally:
-        done.set()
-        reading.join()
         for stream in streams:
             stream.close()
+        for reader in readers:
+            reader.join()
+
+
+def _drain(stream: ClientConnection) -> None:
+    for _ in stream:
+        continue
 
 
 def crowd(status: dict[str, object], members: int) -> dict[str, object]:
@@ -144,12 +141,13 @@ def crowd(status: dict[str, object], members: int) -> dict[str, object]:
 
 
 def frame_ms(page: Page, url: str, run: str, status: dict[str, object]) -> float:
-    told = json.dumps(crowd(status, 1000))
-    stream = f'event: hello\ndata: {{"version": ""}}\n\nevent: status\ndata: {told}\n\n'
-    page.route(
-        re.compile(r"/api/events"),
-        lambda route: route.fulfill(body=stream, content_type="text/event-stream"),
-    )
+    told = {"hello": {"version": ""}, "status": crowd(status, 1000)}
+
+    def stream(socket: WebSocketRoute) -> None:
+        for event, data in told.items():
+            socket.send(json.dumps({"event": event, "data": data}))
+
+    page.route_web_socket(re.compile(r"/api/events"), stream)
     page.goto(url)
     page.goto(f"{url.partition('?')[0]}#/run/{run}")
     table = page.get_by_test_id("volunteers-scroll")

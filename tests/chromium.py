@@ -27,7 +27,9 @@ def find() -> str | None:
 needs_chromium = pytest.mark.skipif(find() is None, reason=MISSING)
 
 
-@pytest.fixture(scope="session")
+# Of a module, not of the session: Playwright's event loop runs in this thread for as long as the
+# browser lives, and no other test could run one of its own.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     path = find()
     if path is None:

@@ -59,8 +59,8 @@ def run(args: argparse.Namespace) -> int:
     if not is_loopback(args.host):
         print(LOUD, file=sys.stderr, flush=True)
 
-    def started(url: str) -> None:
-        shown = not args.no_browser and _can_show() and _show(url, own_window=args.app)
+    def started(url: str, once: str) -> None:
+        shown = not args.no_browser and _can_show() and _show(once, own_window=args.app)
         print(f"The control panel: {url}", flush=True)
         print("Opened in your browser." if shown else "Open this address in a browser.")
         print("Ctrl-C ends it, and what it has started.", flush=True)

@@ -7,7 +7,6 @@ import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -24,13 +23,16 @@ from crowdgrad.errors import (
     one_line,
 )
 from crowdgrad.panel.api import events, jobs, machine, material, runs, work
+from crowdgrad.panel.asking import Askers
 from crowdgrad.panel.auth import Guard, Keys
 from crowdgrad.panel.calls import Caller
 from crowdgrad.panel.children import Children, PanelState
 from crowdgrad.panel.hub import Hub
-from crowdgrad.panel.problems import Problem, of_error
+from crowdgrad.panel.problems import Problem, Trouble, of_error
+from crowdgrad.panel.results import DataFound
 from crowdgrad.panel.runs import Runs
-from crowdgrad.panel.tasks import Task, Tasks
+from crowdgrad.panel.saying import Hello, describe
+from crowdgrad.panel.tasks import Failed, Task, Tasks
 from crowdgrad.panel.uploads import Uploads
 from crowdgrad.panel.watching import Watching
 from crowdgrad.settings import Settings
@@ -49,14 +51,15 @@ class Panel:
     def __init__(self, settings: Settings, *, runs: Path, scratch: Path) -> None:
         """`scratch`: for what its children write, gone with it."""
         self.settings = settings
-        self.hub = Hub({"version": __version__})
+        self.hub = Hub(Hello(version=__version__))
         self.caller = Caller()
         self.children = Children(scratch, self._children_changed)
         self.tasks = Tasks(self._task_changed)
+        self.askers = Askers()
         self.uploads = Uploads(settings.home / "uploads")
         self.runs = Runs(runs.absolute(), self.caller)
         self.watching = Watching(self.hub, self.runs, self.children, self.caller)
-        self.known: dict[str, dict[str, Any]] = {}
+        self.known: dict[str, DataFound] = {}
         """What was found out about data, by what a draft calls it."""
         self.children.look()
 
@@ -70,6 +73,7 @@ class Panel:
             self.hub.close()
             await self.watching.close()
             await self.tasks.end()
+            await self.askers.end()
             await asyncio.to_thread(self.children.end)
             self.caller.close()
 
@@ -95,12 +99,17 @@ def create_app(panel: Panel) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url="/api/openapi.json",
+        responses={
+            "default": {"model": Trouble, "description": "It did not go well"},
+            422: {"model": Trouble, "description": "The request makes no sense"},
+        },
         lifespan=lifespan,
     )
     _add_troubles(app)
     webapp.mount(app)
     for part in (machine, material, jobs, runs, work, events):
         part.add(app, panel)
+    describe(app)
 
     @app.get("/", response_class=HTMLResponse, include_in_schema=False)
     async def page() -> str:
@@ -119,6 +128,10 @@ def _add_troubles(app: FastAPI) -> None:
         code = next((code for kind, code in STATUS if isinstance(error, kind)), 400)
         return _problem(of_error(error), code)
 
+    @app.exception_handler(Failed)
+    async def failed(_: Request, error: Failed) -> JSONResponse:
+        return _problem(error.problem, 409)
+
     @app.exception_handler(RequestValidationError)
     async def malformed(_: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
@@ -128,4 +141,5 @@ def _add_troubles(app: FastAPI) -> None:
 
 
 def _problem(problem: Problem, code: int) -> JSONResponse:
-    return JSONResponse({"detail": problem.message, "error": asdict(problem)}, status_code=code)
+    trouble = Trouble(detail=problem.message, error=problem)
+    return JSONResponse(asdict(trouble), status_code=code)

@@ -38,7 +38,9 @@ class Keys:
     """What lets a browser in. The two differ: the address may be seen by others, the cookie not."""
 
     token: str = field(default_factory=lambda: secrets.token_urlsafe(TOKEN_BYTES), repr=False)
-    """In the address that is opened first."""
+    """In the address that is printed."""
+    once: str = field(default_factory=lambda: secrets.token_urlsafe(TOKEN_BYTES), repr=False)
+    """In the address a browser is started with: others here may read that, so it serves once."""
     session: str = field(default_factory=lambda: secrets.token_urlsafe(TOKEN_BYTES), repr=False)
     """In the cookie."""
 
@@ -50,11 +52,12 @@ class Guard:
         """`beyond`: others may come over the network, by this machine's addresses."""
         self._app = app
         self._keys = keys
+        self._once = keys.once
         self._beyond = beyond
         self._cookie = f"{COOKIE}_{port}"  # cookies know no ports: panels beside it have their own
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "websocket":
+        if scope["type"] == "websocket" and not self._may_listen(Headers(scope=scope)):
             await send({"type": "websocket.close", "code": 1008})
             return
         if scope["type"] != "http":
@@ -80,6 +83,10 @@ class Guard:
         if method not in READING:
             return self._change(headers, path)
         return None
+
+    def _may_listen(self, headers: Headers) -> bool:
+        """A WebSocket needs an origin: pages elsewhere may open one here, and it says who did."""
+        return "origin" in headers and not self._elsewhere(headers) and self._known(headers)
 
     def _elsewhere(self, headers: Headers) -> str:
         """Why a request was not meant for us; empty if it was."""
@@ -107,7 +114,9 @@ class Guard:
 
     def _enter(self, query: bytes) -> Response:
         given = parse_qs(query.decode("latin-1")).get("token", [""])[0]
-        if not _same(given, self._keys.token):
+        if self._once and _same(given, self._once):
+            self._once = ""
+        elif not _same(given, self._keys.token):
             return HTMLResponse(f"<!doctype html><p>{OPEN_IT}</p>", status_code=401)
         answer = RedirectResponse("/", status_code=303)
         answer.set_cookie(self._cookie, self._keys.session, httponly=True, samesite="strict")

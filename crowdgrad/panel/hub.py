@@ -1,26 +1,26 @@
 """The one event stream: what happens, told to all who listen.
 
-Each value is put into words once, however many listen. A listener that is slow gets the last of
-everything and no queue of what was before; log lines, which do not replace each other, are the
-exception. Whoever comes hears the last of everything first, so a page that lost its connection
-just connects again.
+A message is `{"event": …, "data": …}`. Each value is put into words once, however many listen. A
+listener that is slow gets the last of everything and no queue of what was before; log lines, which
+do not replace each other, are the exception. Whoever comes hears the last of everything first, so a
+page that lost its connection just connects again.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 
 import msgspec
 
 HEARTBEAT_S = 15.0
-"""How soon a connection that nobody reads is found."""
+"""How soon either side finds that the other has gone."""
 MOST_LISTENERS = 500
 MOST_LINES = 500
 """Of a log that a new listener hears."""
 MOST_PENDING = 100
-"""Log frames that wait for one listener."""
+"""Log messages that wait for one listener."""
 MOST_KEPT = 50
 """Tasks and runs whose last state is kept."""
 
@@ -34,9 +34,9 @@ class Listener:
         self.pending: dict[Key, bytes] = {}
         self.wake = asyncio.Event()
 
-    def give(self, key: Key, frame: bytes) -> None:
+    def give(self, key: Key, message: bytes) -> None:
         self.pending.pop(key, None)
-        self.pending[key] = frame
+        self.pending[key] = message
         if key[0] == "log":
             waiting = [other for other in self.pending if other[0] == "log"]
             for old in waiting[:-MOST_PENDING]:
@@ -47,7 +47,7 @@ class Listener:
 class Hub:
     def __init__(self, hello: object, changed: Callable[[], None] = lambda: None) -> None:
         """`hello` is what each listener hears first; `changed` is called when one comes or goes."""
-        self._hello = frame_of("hello", hello)
+        self._hello = message_of("hello", hello)
         self.changed = changed
         self._listeners: set[Listener] = set()
         self._latest: dict[Key, bytes] = {}
@@ -70,20 +70,23 @@ class Hub:
 
     def publish(self, event: str, value: object, *, run: str = "", which: str = "") -> None:
         """`run`: only for those who follow it. `value`: JSON as bytes, or what can become it."""
-        key, frame = (event, run, which), frame_of(event, value)
-        if self._latest.get(key) == frame:
+        key, message = (event, run, which), message_of(event, value)
+        if self._latest.get(key) == message:
             return
         self._latest.pop(key, None)
-        self._latest[key] = frame
+        self._latest[key] = message
         self._forget(event)
-        self._give(key, frame)
+        self._give(key, message)
 
-    def lines(self, run: str, lines: Sequence[object]) -> None:
-        """New lines of a run's log."""
+    def lines(self, run: str, lines: Sequence[object], *, anew: bool = False) -> None:
+        """New lines of a run's log; `anew`: of another host, in place of all before."""
         kept = self._lines.setdefault(run, deque(maxlen=MOST_LINES))
+        if anew:
+            kept.clear()
         kept.extend(lines)
         self._count += 1
-        self._give(("log", run, str(self._count)), frame_of("log", {"lines": lines}))
+        message = message_of("log", {"anew": anew, "lines": lines})
+        self._give(("log", run, str(self._count)), message)
 
     def close(self) -> None:
         """Let all streams end."""
@@ -91,25 +94,27 @@ class Hub:
         for listener in self._listeners:
             listener.wake.set()
 
-    async def listen(self, run: str = "") -> AsyncIterator[bytes]:
+    async def listen(self, run: str = "") -> AsyncGenerator[bytes, None]:
         listener = Listener(run)
         self._listeners.add(listener)
         self.changed()
         try:
             yield self._hello
-            yield b"".join(frame for key, frame in self._latest.items() if key[1] in ("", run))
+            for message in [told for key, told in self._latest.items() if key[1] in ("", run)]:
+                yield message
             if self._lines.get(run):
-                yield frame_of("log", {"lines": list(self._lines[run])})
+                yield message_of("log", {"anew": True, "lines": list(self._lines[run])})
             while not self._closed:
-                yield await _next(listener)
+                for message in await _next(listener):
+                    yield message
         finally:
             self._listeners.discard(listener)
             self.changed()
 
-    def _give(self, key: Key, frame: bytes) -> None:
+    def _give(self, key: Key, message: bytes) -> None:
         for listener in self._listeners:
             if key[1] in ("", listener.run):
-                listener.give(key, frame)
+                listener.give(key, message)
 
     def _forget(self, event: str) -> None:
         same = [key for key in self._latest if key[0] == event]
@@ -119,19 +124,23 @@ class Hub:
                 self._lines.pop(old[1], None)
 
 
-async def _next(listener: Listener) -> bytes:
+async def _next(listener: Listener) -> list[bytes]:
     try:
         async with asyncio.timeout(HEARTBEAT_S):
             await listener.wake.wait()
     except TimeoutError:
-        return b": here\n\n"
+        return [HERE]
     listener.wake.clear()
-    frames = b"".join(listener.pending.values())
+    messages = list(listener.pending.values())
     listener.pending.clear()
-    return frames
+    return messages
 
 
-def frame_of(event: str, value: object) -> bytes:
+def message_of(event: str, value: object) -> bytes:
+    """`value`: JSON as bytes, or what can become it."""
     told = value if isinstance(value, bytes) else msgspec.json.encode(value)
-    told = told.replace(b"\r", b" ").replace(b"\n", b" ")  # between JSON's words only
-    return b"event: %s\ndata: %s\n\n" % (event.encode(), told)
+    return b'{"event":"%s","data":%s}' % (event.encode(), told)
+
+
+HERE = message_of("here", None)
+"""Nothing has happened, and the panel is there."""

@@ -45,9 +45,7 @@ class Runs:
                 continue
         return found
 
-    async def ask(
-        self, run: str, method: str, path: str, *, body: bytes | None = None, owner: bool = False
-    ) -> Reply:
+    async def ask(self, run: str, method: str, path: str, *, body: bytes | None = None) -> Reply:
         """What its host answers. The token goes only to one that says it has this run. Raises
         DataMissing, Unreachable."""
         entrance = self.entrance(run)
@@ -55,11 +53,10 @@ class Runs:
             raise Unreachable(
                 f"No host is at work on {run}.", advice="Resume it to let it go on, or look at it."
             )
-        if owner:
-            status = await self._caller.ask(entrance, "GET", "/status")
-            if not is_of(status, run):
-                raise Unreachable(f"No host is at work on {run}.", advice="Resume it.")
-        return await self._caller.ask(entrance, method, path, body=body, owner=owner)
+        status = await self._caller.ask(entrance, "GET", "/status")
+        if not is_of(status, run):
+            raise Unreachable(f"No host is at work on {run}.", advice="Resume it.")
+        return await self._caller.ask(entrance, method, path, body=body, owner=True)
 
 
 def is_of(status: Reply, run: str) -> bool:

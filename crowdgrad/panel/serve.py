@@ -21,10 +21,10 @@ async def serve(
     host: str,
     port: int,
     runs: Path,
-    started: Callable[[str], None] = lambda url: None,
+    started: Callable[[str, str], None] = lambda url, once: None,
 ) -> None:
-    """Until SIGINT or SIGTERM. `started` hears the address that lets a browser in. Raises PortBusy
-    or SettingError."""
+    """Until SIGINT or SIGTERM. `started` hears the address that lets browsers in, and another that
+    does so once. Raises PortBusy or SettingError."""
     listening = bind(host, port)
     port = listening.getsockname()[1]
     keys = Keys()
@@ -36,7 +36,8 @@ async def serve(
         try:
             name = reachable(host)
             where = f"[{name}]" if ":" in name else name
-            started(f"http://{where}:{port}/?token={keys.token}")
+            address = f"http://{where}:{port}/?token="
+            started(f"{address}{keys.token}", f"{address}{keys.once}")
             await stop.wait()
         finally:
             panel.hub.close()

@@ -14,12 +14,13 @@ import os
 import secrets
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from crowdgrad.errors import CrowdgradError, DataMissing
 from crowdgrad.panel.problems import BadRecord, Problem, of_error, of_output
+from crowdgrad.panel.results import Result
 from crowdgrad.settings import child_environment
 
 PATIENCE_S = 3.0
@@ -32,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 Say = Callable[[float | None, str], None]
 """How far it has come (0 to 1; None: nobody knows), and what it does."""
-Work = Callable[[Say], Awaitable[object]]
+Work = Callable[[Say], Awaitable[Result]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +43,7 @@ class Task:
     state: Literal["running", "done", "failed", "stopped"] = "running"
     progress: float | None = None
     doing: str = ""
-    result: Any = None
+    result: Result | None = None
     error: Problem | None = None
 
 
@@ -130,10 +131,10 @@ async def errand(name: str, wish: object, say: Say = lambda progress, doing: Non
             if "result" in told:
                 return told["result"]
             if "error" in told:
-                raise Failed(_problem(told["error"]))
+                raise Failed(problem_of(told["error"]))
             if "doing" in told:
                 say(told["progress"], told["doing"])
-        raise Failed(await _last_words(process, "What was asked for ended without a word."))
+        raise Failed(await last_words(process, "What was asked for ended without a word."))
 
 
 async def command(arguments: Sequence[str]) -> Any:
@@ -144,12 +145,21 @@ async def command(arguments: Sequence[str]) -> Any:
         try:
             return json.loads(text)
         except ValueError:
-            raise Failed(await _last_words(process, f"`crowdgrad {arguments[0]}`:")) from None
+            raise Failed(await last_words(process, f"`crowdgrad {arguments[0]}`:")) from None
 
 
 @contextlib.asynccontextmanager
-async def _started(module: Sequence[str]) -> Any:
-    process = await asyncio.create_subprocess_exec(
+async def _started(module: Sequence[str]) -> AsyncIterator[asyncio.subprocess.Process]:
+    process = await begin(module)
+    try:
+        yield process
+    finally:
+        await asyncio.shield(end(process))
+
+
+async def begin(module: Sequence[str]) -> asyncio.subprocess.Process:
+    """A module of ours as a process: `end` it."""
+    return await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
         *module,
@@ -160,13 +170,9 @@ async def _started(module: Sequence[str]) -> Any:
         limit=MAX_LINE,
         start_new_session=True,  # a group of its own, to be ended with all it has started
     )
-    try:
-        yield process
-    finally:
-        await asyncio.shield(_end(process))
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
+async def end(process: asyncio.subprocess.Process) -> None:
     """By its standard input, to which it is tied; else by force, with all it has started."""
     assert process.stdin is not None
     process.stdin.close()
@@ -179,7 +185,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
         await process.wait()
 
 
-async def _last_words(process: asyncio.subprocess.Process, otherwise: str) -> Problem:
+async def last_words(process: asyncio.subprocess.Process, otherwise: str) -> Problem:
     assert process.stderr is not None
     said = await process.stderr.read()
     return of_output(said[-MAX_SAID:].decode(errors="replace"), otherwise)
@@ -193,6 +199,6 @@ def _told(line: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _problem(told: dict[str, Any]) -> Problem:
+def problem_of(told: dict[str, Any]) -> Problem:
     bad = tuple(BadRecord(**one) for one in told.pop("bad", ()))
     return Problem(**told, bad=bad)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from pathlib import Path
 
 from crowdgrad.errors import DataMissing, Unreachable
 from crowdgrad.host.remote.control_file import Entrance
+from crowdgrad.host.telling import afterwards
 from crowdgrad.panel.calls import Caller
 from crowdgrad.panel.children import Children
 from crowdgrad.panel.hub import Hub
@@ -53,6 +55,8 @@ class Watching:
                 entrance = self._runs.entrance(run) if run else None
                 if run and entrance is not None:
                     await look.at(run, entrance)
+                elif run:
+                    await look.back_at(self._runs.folder_of(run))
             await asyncio.sleep(EVERY_S)
 
     async def _follow_work(self) -> None:
@@ -79,28 +83,39 @@ class _Look:
         self._hub = hub
         self._caller = caller
         self._looks = 0
-        self._next = 0
-        """The number of the next log line."""
+        self._next: int | None = None
+        """The number of the next log line; None: this host was not asked yet."""
         self._of: Entrance | None = None
+        self._read: int | None = None
+        """When the last status of a run without a host was written."""
 
     async def at(self, run: str, entrance: Entrance) -> None:
         """Raises Unreachable, ValueError."""
         if entrance != self._of:  # another host of the same run counts anew
-            self._of, self._looks, self._next = entrance, 0, 0
+            self._of, self._looks, self._next = entrance, 0, None
         status = await self._caller.ask(entrance, "GET", "/status", patience_s=PATIENCE_S)
         if not is_of(status, run):
             return
         self._hub.publish("status", status.body, run=self._name)
         log = await self._caller.ask(
-            entrance, "GET", f"/log?after={self._next}", owner=True, patience_s=PATIENCE_S
+            entrance, "GET", f"/log?after={self._next or 0}", owner=True, patience_s=PATIENCE_S
         )
         if log.code == 200:
-            told = json.loads(log.body)
+            told, anew = json.loads(log.body), self._next is None
             self._next = int(told["next"])
             if told["lines"]:
-                self._hub.lines(self._name, told["lines"])
+                self._hub.lines(self._name, told["lines"], anew=anew)
         if self._looks % SWARM_EVERY == 0:
             swarm = await self._caller.ask(entrance, "GET", "/swarm", patience_s=PATIENCE_S)
             if swarm.code == 200:
                 self._hub.publish("swarm", swarm.body, run=self._name)
         self._looks += 1
+
+    async def back_at(self, folder: Path) -> None:
+        """At a run whose host has ended: its last words, once."""
+        written = (folder / "job.json").stat().st_mtime_ns
+        if written != self._read:
+            self._read = written
+            told = await asyncio.to_thread(afterwards.status, folder)
+            if told is not None:
+                self._hub.publish("status", told, run=self._name)

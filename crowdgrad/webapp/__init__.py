@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from html import escape
 from os import PathLike, stat_result
 from pathlib import Path
+from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.responses import Response
@@ -19,19 +20,33 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 STATIC = Path(__file__).parent / "static"
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
-    "img-src 'self' data: blob:; connect-src 'self'; font-src 'self'; base-uri 'none'; "
-    "form-action 'self'; frame-ancestors 'none'"
-)
-HEADERS = {
-    "Content-Security-Policy": POLICY,
-    "X-Frame-Options": "DENY",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Opener-Policy": "same-origin",
-}
+
+
+def headers(style: str = "") -> dict[str, str]:
+    """Of a page that loads the app; `style`: the sha256 of a style sheet inside it, in base64."""
+    styles = f"'self' 'sha256-{style}'" if style else "'self'"
+    return {
+        "Content-Security-Policy": (
+            f"default-src 'none'; script-src 'self'; style-src {styles}; "
+            "img-src 'self' data: blob:; connect-src 'self'; base-uri 'none'; "
+            "form-action 'none'; frame-ancestors 'none'"
+        ),
+        "X-Frame-Options": "DENY",
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "no-referrer",
+        "Cross-Origin-Opener-Policy": "same-origin",
+    }
+
+
+HEADERS = headers()
 """Of every page and asset."""
+ICON = (
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 26 26" aria-hidden="true">'
+    '<g stroke="#3b82f6" stroke-width="2"><path d="M13 13 5 6M13 13 21 6M13 13 13 23"/></g>'
+    '<g fill="#3b82f6"><circle cx="5" cy="6" r="3.4"/><circle cx="21" cy="6" r="3.4"/>'
+    '<circle cx="13" cy="22" r="3.4"/></g><circle cx="13" cy="13" r="4.6" fill="#e8590c"/></svg>'
+)
+"""Helpers around one model."""
 NOT_BUILT = "The web app is not built here: run <code>./scripts/setup</code> to build it."
 
 
@@ -52,9 +67,13 @@ def page(boot: Mapping[str, object], *, inner: str = "", title: str = "crowdgrad
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title>{head()}</head>\n"
+        f"<title>{escape(title)}</title>{icon()}{head()}</head>\n"
         f'<body><div id="app">{inner}</div>{boot_element(boot)}</body></html>\n'
     )
+
+
+def icon() -> str:
+    return f'<link rel="icon" href="data:image/svg+xml,{quote(ICON)}">'
 
 
 def head() -> str:

@@ -122,7 +122,7 @@ async def answer_anothers_unit(where: tuple[str, int], job: Prepared) -> str:
         (send_nan, "not_finite"),
         (send_wrong_size, "An update has 19236 bytes; this program's have 19240"),
         (send_huge, f"{1 << 60} bytes"),
-        (speak_another_version, "speaks protocol 9.3, we speak 4.1"),
+        (speak_another_version, "speaks protocol 9.3, we speak 4.2"),
         (speak_http, "HTTP/1.1 426"),
         (lie_about_the_key, "That key belongs to"),
         (answer_anothers_unit, "not_yours"),

@@ -44,7 +44,7 @@ def front(path: str = "/") -> tuple[int, str, dict[str, str]]:
 @pytest.mark.usefixtures("build")
 def test_where_it_is_built_the_front_page_loads_it_and_stays_readable_without() -> None:
     _, text, headers = front()
-    assert headers["content-security-policy"] == webapp.POLICY
+    assert headers["content-security-policy"] == pages.APP_HEADERS["Content-Security-Policy"]
     assert boot_of(text)["page"] == "front"
     assert '<script type="module" src="/assets/app.js">' in text
     assert text.index('<div id="app">') < text.index("Lend your machine") < text.index('id="boot"')

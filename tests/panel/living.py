@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from websockets.sync.client import ClientConnection, connect
+
 PATIENCE_S = 90.0
 
 
@@ -60,20 +62,19 @@ class Browser:
 
     def events(self, run: str = "") -> Iterator[tuple[str, Any]]:
         """Until the caller has heard enough."""
-        connection = http.client.HTTPConnection(self.netloc, timeout=PATIENCE_S)
-        try:
-            connection.request("GET", f"/api/events?run={run}", headers={"Cookie": self.cookie})
-            reply = connection.getresponse()
-            assert reply.status == 200
-            name = ""
-            while line := reply.readline():
-                word, _, rest = line.decode().rstrip("\n").partition(": ")
-                if word == "event":
-                    name = rest
-                elif word == "data":
-                    yield name, json.loads(rest)
-        finally:
-            connection.close()
+        with self.listen(run) as socket:
+            while True:
+                told = json.loads(socket.recv(timeout=PATIENCE_S))
+                yield told["event"], told["data"]
+
+    def listen(self, run: str = "", **headers: str) -> ClientConnection:
+        """The stream, with a browser's headers or others in their place."""
+        given = {"Cookie": self.cookie, "Origin": f"http://{self.netloc}", **headers}
+        return connect(
+            f"ws://{self.netloc}/api/events?run={run}",
+            additional_headers={name: value for name, value in given.items() if value},
+            max_size=None,
+        )
 
     def task(self, name: str) -> Any:
         """How it ended, heard of in the stream."""

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
+from starlette.responses import Response
+from starlette.testclient import TestClient
+from starlette.types import Receive, Scope, Send
+from websockets.exceptions import InvalidStatus
 
+from crowdgrad.panel.auth import Guard, Keys
 from crowdgrad.webapp import HEADERS
 from tests.panel.living import Browser, panel
 
@@ -30,7 +36,7 @@ def test_the_address_gives_a_cookie_that_no_script_and_no_other_site_uses(browse
 
 
 def test_without_the_cookie_nothing_is_told(browser):
-    for path in ("/", "/api/machine", "/api/events", "/api/openapi.json"):
+    for path in ("/", "/api/machine", "/api/openapi.json"):
         assert browser.raw("GET", path, cookie="none=1")[0] == 401
     assert browser.raw("GET", "/?token=guess", cookie="none=1")[0] == 401
 
@@ -76,3 +82,38 @@ def test_every_answer_keeps_frames_and_foreign_scripts_out(browser):
 def test_a_malformed_wish_is_answered_in_words(browser):
     told = browser.ask("POST", "/api/data", {"sauce": "mnist"}, code=422)
     assert "source" in told["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Cookie": ""},
+        {"Cookie": "none=1"},
+        {"Origin": ""},
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+    ],
+)
+def test_the_stream_is_for_our_own_pages_only(browser, headers):
+    with pytest.raises(InvalidStatus) as refused:
+        browser.listen(**headers)
+    assert refused.value.response.status_code == 403
+
+
+def test_our_own_page_hears_the_stream(browser):
+    with browser.listen() as socket:
+        assert json.loads(socket.recv(timeout=10))["event"] == "hello"
+
+
+def test_the_address_a_browser_is_started_with_serves_once():
+    async def empty(scope: Scope, receive: Receive, send: Send) -> None:
+        await Response()(scope, receive, send)
+
+    keys = Keys()
+    client = TestClient(Guard(empty, keys=keys, port=80), base_url="http://127.0.0.1")
+    enter = f"/?token={keys.once}"
+    assert client.get(enter, follow_redirects=False).status_code == 303
+    client.cookies.clear()
+    assert client.get(enter, follow_redirects=False).status_code == 401
+    assert client.get(f"/?token={keys.token}", follow_redirects=False).status_code == 303
+    assert client.get("/?token=", follow_redirects=False).status_code == 401

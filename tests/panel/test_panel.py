@@ -62,7 +62,7 @@ def test_data_of_the_catalogue_is_shown(browser):
 
 def test_a_table_is_uploaded_prepared_and_shown(browser):
     rows = "".join(f"{n},{n % 7},{'a' if n % 2 else 'b'}\n" for n in range(60))
-    told = upload(browser, "folder/points.csv", f"x,y,kind\n{rows}")
+    told = upload(browser, "folder/points.csv", f"length,width,kind\n{rows}")
     assert told["path"] == "folder/points.csv"
     task = browser.task(browser.ask("POST", "/api/data", {"source": told["set"]})["task"])
     assert task["state"] == "done", task["error"]
@@ -124,7 +124,9 @@ def test_a_draft_is_saved_as_a_job_file(browser, tmp_path):
     assert told["command"].startswith("crowdgrad host ")
 
 
-def test_a_digits_run_from_draft_to_finish(browser):
+@pytest.fixture(scope="module")
+def finished(browser: Browser) -> str:
+    """A run that went from a draft to its end, and whose host has ended."""
     child = browser.ask("POST", "/api/host", {"draft": DRAFT})["run"]
     found = browser.child(child, "running", "failed")
     assert found["state"] == "running", found["error"]
@@ -137,11 +139,40 @@ def test_a_digits_run_from_draft_to_finish(browser):
             if state != "running":
                 break
     assert browser.child(child, "over", "failed")["state"] == "over"
-    (seen,) = [one for one in browser.ask("GET", "/api/runs") if one["id"] == run]
+    return str(run)
+
+
+def test_a_digits_run_from_draft_to_finish(browser, finished):
+    (seen,) = [one for one in browser.ask("GET", "/api/runs") if one["id"] == finished]
     assert seen["state"] == "finished"
-    assert seen["child"] == child
-    assert browser.ask("POST", f"/api/runs/{run}/stop")["holds"], "over already"
-    assert browser.ask("GET", f"/api/runs/{run}/status", code=409)["error"]["advice"]
+    assert browser.ask("POST", f"/api/runs/{finished}/stop")["holds"], "over already"
+    told = browser.ask("GET", f"/api/runs/{finished}/status")
+    assert (told["phase"], told["state"]) == ("over", "finished")
+    rate = f"/api/runs/{finished}/rate"
+    assert browser.ask("PUT", rate, {"learning_rate": 1}, code=409)["error"]["advice"]
+
+
+def test_a_run_without_a_host_tells_what_it_told_and_answers(browser, finished):
+    history = browser.ask("GET", f"/api/runs/{finished}/history")
+    assert history["evaluations"][-1]["metrics"]["accuracy"] > 0
+    assert history["training"][-1]["loss"] > 0
+    lines = browser.ask("GET", f"/api/runs/{finished}/log")["lines"]
+    assert any("worker-0 joined" in line["text"] for line in lines)
+    assert browser.ask("GET", f"/api/runs/{finished}/swarm")["plan"] == "swarm"
+    found = browser.ask("GET", f"/api/runs/{finished}/samples?count=5")
+    assert (found["kind"], len(found["samples"])) == ("image", 5)
+    first = found["samples"][0]
+    told = browser.ask("POST", f"/api/runs/{finished}/predict", {"input": first["input"]})
+    assert told["answers"][0]["label"] == first["predicted"]
+    wrong = browser.ask("POST", f"/api/runs/{finished}/predict", {"input": [0.5]}, code=409)
+    assert "64 finite numbers" in wrong["error"]["message"]
+
+
+def test_who_looks_at_a_run_without_a_host_hears_its_last_status(browser, finished):
+    for event, told in browser.events(finished):
+        if event == "status" and told["phase"] == "over":
+            assert told["state"] == "finished"
+            return
 
 
 def test_stop_while_it_starts(browser):

@@ -68,9 +68,9 @@ def test_the_page_holds_what_is_there_without_a_script_and_a_title_in_letters(st
     text = webapp.page({"serves": "panel"}, inner="<h1>Hello</h1>", title="a <b> & c")
     assert '<div id="app"><h1>Hello</h1></div>' in text
     assert "<title>a &lt;b&gt; &amp; c</title>" in text
-    assert Elements(text).all("link") == [
-        ({"rel": "stylesheet", "href": "/assets/app.css"}, ""),
-    ]
+    icon, style = (attrs for attrs, _ in Elements(text).all("link"))
+    assert icon["href"].startswith("data:image/svg+xml,")
+    assert style == {"rel": "stylesheet", "href": "/assets/app.css"}
 
 
 def test_where_it_is_not_built_the_page_says_how_and_loads_nothing(tmp_path, monkeypatch):
@@ -80,7 +80,7 @@ def test_where_it_is_not_built_the_page_says_how_and_loads_nothing(tmp_path, mon
     assert "./scripts/setup" in text
     assert "<h1>Hello</h1>" in text
     assert not [attrs for attrs, _ in Elements(text).all("script") if "src" in attrs]
-    assert not Elements(text).all("link")
+    assert [attrs["rel"] for attrs, _ in Elements(text).all("link")] == ["icon"]
     assert boot_of(text) == {"serves": "panel"}
 
 
@@ -99,8 +99,9 @@ def test_assets_come_with_their_type_and_the_headers(static):
     for name, value in webapp.HEADERS.items():
         assert script.headers[name] == value
     assert script.headers["cache-control"] == "no-cache"
-    assert "'unsafe-eval'" not in webapp.POLICY
-    assert "script-src 'self';" in webapp.POLICY
+    policy = webapp.HEADERS["Content-Security-Policy"]
+    assert "unsafe" not in policy
+    assert "script-src 'self';" in policy
 
 
 def test_what_has_not_changed_is_not_sent_again(static):

@@ -11,7 +11,6 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Mapping
-from urllib.parse import quote
 
 from crowdgrad import webapp
 from crowdgrad.matchmaker.pages.markup import Content, Html, el, join
@@ -135,17 +134,10 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
 }
 """To be sent with every page and picture."""
-APP_HEADERS = webapp.HEADERS
+APP_HEADERS = webapp.headers(_STYLE_HASH)
 """Instead, with a page that loads the web app."""
 
 NO_SCRIPTS = "No cookies, no scripts, no e-mail: "
-_MARK = (
-    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 26 26" aria-hidden="true">'
-    '<g stroke="#3b82f6" stroke-width="2"><path d="M13 13 5 6M13 13 21 6M13 13 13 23"/></g>'
-    '<g fill="#3b82f6"><circle cx="5" cy="6" r="3.4"/><circle cx="21" cy="6" r="3.4"/>'
-    '<circle cx="13" cy="22" r="3.4"/></g><circle cx="13" cy="13" r="4.6" fill="#e8590c"/></svg>'
-)
-"""Helpers around one model."""
 
 
 def page(title: str, *content: Content, boot: Mapping[str, object] | None = None) -> str:
@@ -156,7 +148,7 @@ def page(title: str, *content: Content, boot: Mapping[str, object] | None = None
         el("meta", name="viewport", content="width=device-width,initial-scale=1"),
         el("meta", name="referrer", content="no-referrer"),
         el("title", f"{title} · crowdgrad"),
-        el("link", rel="icon", href=f"data:image/svg+xml,{quote(_MARK)}"),
+        Html(webapp.icon()),
         el("style", Html(STYLE)),
         Html(webapp.head()) if boot is not None else None,
     )
@@ -173,7 +165,7 @@ def page(title: str, *content: Content, boot: Mapping[str, object] | None = None
 
 
 def _header() -> Html:
-    brand = el("a", Html(_MARK), el("span", "crowdgrad"), class_="brand", href="/")
+    brand = el("a", Html(webapp.ICON), el("span", "crowdgrad"), class_="brand", href="/")
     links = el("nav", el("a", "Privacy", href="/privacy"), aria_label="Pages")
     return el("div", brand, links, class_="wide")
 

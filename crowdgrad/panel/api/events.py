@@ -1,30 +1,43 @@
-"""`/api/events`: the one stream. `/api/tasks`: what takes long."""
+"""`/api/events`: the one stream, a WebSocket. `/api/tasks`: what takes long.
+
+A WebSocket, since a browser opens only six plain connections to one server: the seventh page with
+a stream of its own would wait for ever.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
-from fastapi import FastAPI
-from fastapi.responses import StreamingResponse
+from fastapi import FastAPI, WebSocket
+from starlette.websockets import WebSocketDisconnect
 
-from crowdgrad.errors import MachineError
 from crowdgrad.panel.tasks import Task
 
 if TYPE_CHECKING:
     from crowdgrad.panel.app import Panel
+    from crowdgrad.panel.hub import Hub
+
+EVENTS = "/api/events"
+GOING_AWAY, TRY_AGAIN = 1001, 1013
+MOST_LETTERS = 200
 
 
 def add(app: FastAPI, panel: Panel) -> None:
-    @app.get(
-        "/api/events",
-        summary="Everything that happens, as server-sent events",
-        response_class=StreamingResponse,
-        responses={200: {"content": {"text/event-stream": {}}}},
-    )
-    async def events(run: str = "") -> StreamingResponse:
+    @app.websocket(EVENTS)
+    async def events(socket: WebSocket, run: str = "") -> None:
+        await socket.accept()
         if panel.hub.full:
-            raise MachineError("Too many pages listen.", advice="Close some.")
-        return StreamingResponse(panel.hub.listen(run[:200]), media_type="text/event-stream")
+            await socket.close(TRY_AGAIN, "Too many pages listen.")
+            return
+        telling = asyncio.create_task(_tell(socket, panel.hub, run[:MOST_LETTERS]))
+        try:
+            while (await socket.receive())["type"] != "websocket.disconnect":
+                continue  # pages have nothing to say here
+        finally:
+            telling.cancel()
+            await asyncio.gather(telling, return_exceptions=True)
 
     @app.get("/api/tasks/{id}", summary="A task as it is now")
     async def task(id: str) -> Task:
@@ -34,3 +47,11 @@ def add(app: FastAPI, panel: Panel) -> None:
     async def stop(id: str) -> Task:
         panel.tasks.find(id)
         return await panel.tasks.stop(id)
+
+
+async def _tell(socket: WebSocket, hub: Hub, run: str) -> None:
+    async with contextlib.aclosing(hub.listen(run)) as messages:
+        with contextlib.suppress(WebSocketDisconnect):
+            async for message in messages:
+                await socket.send_text(message.decode())
+            await socket.close(GOING_AWAY)

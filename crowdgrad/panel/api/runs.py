@@ -2,33 +2,47 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, Query, Request, Response
 
 from crowdgrad.errors import Unreachable
+from crowdgrad.host.asking import MOST_SAMPLES, Prediction, Samples
+from crowdgrad.host.remote.api import MOST_POINTS, Question, RateWish
 from crowdgrad.host.remote.control import HOLDS
-from crowdgrad.host.remote.runs import Seen, look
+from crowdgrad.host.remote.runs import Seen, SeenState, look
+from crowdgrad.host.telling import afterwards
+from crowdgrad.host.telling.history import Curves
 from crowdgrad.panel.api.jobs import Started, common
 
 if TYPE_CHECKING:
     from crowdgrad.panel.app import Panel
 
 Wish = Literal["pause", "resume", "finish", "stop"]
-Told = Literal["status", "history", "samples", "swarm", "log", "job", "qr.svg"]
+Told = Literal["status", "swarm", "log", "job", "qr.svg"]
 PATHS: dict[Told, str] = {"job": "/job.json"}
 """Where a host has it, if not under the same name."""
+AFTERWARDS: dict[Told, Callable[[Path], object]] = {
+    "status": afterwards.status,
+    "swarm": afterwards.swarm,
+    "log": afterwards.log,
+}
+"""What a run's folder tells when its host has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wished:
     """What became of a wish."""
 
-    state: str
+    state: SeenState
     changed: bool
     holds: bool
+    """Whether it is now as wished."""
     reason: str
 
 
@@ -39,44 +53,95 @@ class RestartWish:
 
 
 def add(app: FastAPI, panel: Panel) -> None:
-    _add_wishes(app, panel)
-
     @app.get("/api/runs", summary="All runs, the newest first")
-    async def runs() -> list[dict[str, Any]]:
-        return [_as_json(panel, seen) for seen in await panel.runs.every()]
+    async def runs() -> list[Seen]:
+        return await panel.runs.every()
 
-    @app.put("/api/runs/{id}/rate", summary="Change the learning rate")
-    async def rate(id: str, request: Request) -> Response:
-        return await _pass(panel, id, "POST", "/rate", await request.body(), owner=True)
+    @app.put("/api/runs/{id}/rate", response_model=Wished, summary="Change the learning rate")
+    async def rate(id: str, wish: RateWish) -> Response:
+        return await _pass(panel, id, "POST", "/rate", wish.model_dump_json().encode())
 
-    @app.post("/api/runs/{id}/predict", summary="Ask the model as it is now")
-    async def predict(id: str, request: Request) -> Response:
-        return await _pass(panel, id, "POST", "/predict", await request.body(), owner=True)
+    @app.get(
+        "/api/runs/{id}/history",
+        response_model=Curves,
+        summary="Its curves, also when its host has ended",
+    )
+    async def history(
+        id: str, points: Annotated[int, Query(ge=2, le=MOST_POINTS)] = 1000
+    ) -> Response:
+        try:
+            return await _pass(panel, id, "GET", f"/history?points={points}")
+        except Unreachable:
+            return _answer(await asyncio.to_thread(afterwards.curves, _folder(panel, id), points))
 
-    @app.get("/api/runs/{id}/{what}", summary="What its host tells")
+    _add_asking(app, panel)
+
+    @app.get("/api/runs/{id}/{what}", summary="What its host tells, or told last")
     async def told(id: str, what: Told, request: Request) -> Response:
         query = f"?{request.url.query}" if request.url.query else ""
-        return await _pass(panel, id, "GET", f"{PATHS.get(what, f'/{what}')}{query}", owner=True)
+        try:
+            return await _pass(panel, id, "GET", f"{PATHS.get(what, f'/{what}')}{query}")
+        except Unreachable:
+            if what not in AFTERWARDS:
+                raise
+            found = await asyncio.to_thread(AFTERWARDS[what], _folder(panel, id))
+            if found is None:
+                raise
+            return _answer(found)
+
+    _add_wishes(app, panel)  # last: their path fits others, too
+
+
+def _add_asking(app: FastAPI, panel: Panel) -> None:
+    async def ask(id: str, question: dict[str, Any]) -> Response:
+        return _answer(await panel.askers.ask(_folder(panel, id), question))
+
+    @app.get(
+        "/api/runs/{id}/samples",
+        response_model=Samples,
+        summary="What the model makes of some test records",
+    )
+    async def samples(
+        id: str, count: Annotated[int, Query(ge=1, le=MOST_SAMPLES)] = 24
+    ) -> Response:
+        try:
+            return await _pass(panel, id, "GET", f"/samples?count={count}")
+        except Unreachable:
+            return await ask(id, {"count": count})
+
+    @app.post(
+        "/api/runs/{id}/predict", response_model=Prediction, summary="Ask the model as it is now"
+    )
+    async def predict(id: str, question: Question) -> Response:
+        try:
+            body = question.model_dump_json().encode()
+            return await _pass(panel, id, "POST", "/predict", body)
+        except Unreachable:
+            return await ask(id, {"input": question.input})
 
 
 def _add_wishes(app: FastAPI, panel: Panel) -> None:
     @app.post("/api/runs/{id}/restart", summary="Go on with a run whose host has ended")
     async def restart(id: str, wish: RestartWish | None = None) -> Started:
-        folder = panel.runs.folder_of(_run_of(panel, id))
+        folder = _folder(panel, id)
         more = wish.epochs if wish is not None else None
         arguments = ["host", "--resume", str(folder), *common(panel)]
         if more is not None:
             arguments += ["--epochs", str(more)]
         return Started(run=panel.children.start("host", arguments).id)
 
-    @app.post("/api/runs/{id}/{wish}", summary="Pause, resume, finish or stop a run")
+    @app.post(
+        "/api/runs/{id}/{wish}",
+        response_model=Wished,
+        summary="Pause, resume, finish or stop a run",
+    )
     async def wished(id: str, wish: Wish) -> Response:
         child = panel.children.find(id)
         if child is not None and child.state().run is None:
             return _answer(_starting(panel, id, wish))
         run = _run_of(panel, id)
         try:
-            return await _pass(panel, run, "POST", f"/{wish}", owner=True)
+            return await _pass(panel, run, "POST", f"/{wish}")
         except Unreachable:
             return _answer(_nobody_there(look(panel.runs.folder_of(run)), wish))
 
@@ -108,18 +173,19 @@ def _run_of(panel: Panel, id: str) -> str:
     return (child.state().run if child is not None else None) or id
 
 
+def _folder(panel: Panel, id: str) -> Path:
+    """Raises DataMissing."""
+    return panel.runs.folder_of(_run_of(panel, id))
+
+
 async def _pass(
-    panel: Panel, id: str, method: str, path: str, body: bytes | None = None, *, owner: bool
+    panel: Panel, id: str, method: str, path: str, body: bytes | None = None
 ) -> Response:
-    run = _run_of(panel, id)
-    reply = await panel.runs.ask(run, method, path, body=body, owner=owner)
+    """What its host answers. Raises DataMissing, Unreachable."""
+    reply = await panel.runs.ask(_run_of(panel, id), method, path, body=body)
     return Response(reply.body, status_code=reply.code, media_type=reply.kind)
 
 
-def _answer(wished: Wished) -> Response:
-    return Response(msgspec.json.encode(wished), media_type="application/json")
-
-
-def _as_json(panel: Panel, seen: Seen) -> dict[str, Any]:
-    child = panel.children.of_run(seen.id)
-    return {**asdict(seen), "folder": str(seen.folder), "child": child.id if child else None}
+def _answer(found: object) -> Response:
+    told = found if isinstance(found, bytes) else msgspec.json.encode(found)
+    return Response(told, media_type="application/json")

@@ -26,6 +26,8 @@ from crowdgrad.volunteer.remote.status import (
 MAX_LINES = 200
 MAX_JOBS = 200
 SPEED_OVER_S = 30.0
+ALL = -1
+"""In place of a shard's number: all the data there is to fetch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,10 +69,18 @@ class Board:
         if event.kind == "unit":
             self._unit(event, now)
         elif event.kind == "progress":
-            shard, done, total = (int(event.data[name]) for name in ("shard", "done", "total"))
-            self._data[shard] = (done, total)
+            self._fetched(event)
         else:
             self._said(event, now)
+
+    def _fetched(self, event: Event) -> None:
+        """Chunks of one shard; or of all that is wanted, where others pass them on."""
+        shard = int(event.data.get("shard", ALL))
+        if shard == ALL:
+            self._data.clear()
+        elif ALL in self._data:
+            return  # counted there
+        self._data[shard] = (int(event.data["done"]), int(event.data["total"]))
 
     def ended(self, outcome: Outcome, now: float) -> None:
         """The job at hand is over, or we have left it."""

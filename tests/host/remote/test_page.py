@@ -47,7 +47,7 @@ def test_members_are_names_never_keys() -> None:
     told = reply.json()
     assert told["members"] == [{"name": "ada", "samples": 0, "share": 0.0, "connected": True}]
     assert set(told) == set(asdict(a_page()))
-    assert reply.headers["content-security-policy"] == webapp.POLICY
+    assert reply.headers["content-security-policy"] == webapp.HEADERS["Content-Security-Policy"]
 
 
 def test_the_page_has_the_headers_and_a_strangers_words_stay_words() -> None:

@@ -1,16 +1,36 @@
 /**
  * The one event stream: the last of everything the panel has said, as state that pages read.
- * It comes back by itself, after a restarted server and after a laptop's sleep.
+ * It comes back by itself, after a restarted server and after a laptop's sleep; a page that nobody
+ * sees lets it go.
  */
 import type { HostStatus, LogLine, PanelState, Swarm, Task, WorkStatus } from "./types.ts";
 
 const AGAIN_MS = [500, 1000, 2000, 4000] as const;
+/** The panel says something every 15 seconds: after so long without a word it is not there. */
+const SILENCE_MS = 40_000;
+const HIDDEN_MS = 10_000;
 const MOST_LINES = 2000;
+
+interface Heard {
+  hello: unknown;
+  here: null;
+  panel: PanelState;
+  status: HostStatus;
+  swarm: Swarm;
+  work: WorkStatus | null;
+  task: Task;
+  log: { anew: boolean; lines: LogLine[] };
+}
+type Message = { [Name in keyof Heard]: { event: Name; data: Heard[Name] } }[keyof Heard];
 
 class Live {
   connected = $state(false);
-  /** Whether we have ever been connected: only then is a gap worth a word. */
-  known = $state(false);
+  /** Whether the stream broke although somebody looks: that is worth a word. */
+  lost = $state(false);
+  /** Whether the panel is there and does not know this browser: it was started anew. */
+  stranger = $state(false);
+  /** How often the panel has told everything anew: what it does not know then, it has not. */
+  lives = $state(0);
   panel = $state<PanelState>({ children: [] });
   status = $state.raw<HostStatus | null>(null);
   swarm = $state.raw<Swarm | null>(null);
@@ -19,13 +39,16 @@ class Live {
   tasks = $state<Record<string, Task>>({});
   run = "";
 
-  #source: EventSource | null = null;
+  #socket: WebSocket | null = null;
+  #fresh = false;
   #tries = 0;
-  #timer = 0;
+  #again = 0;
+  #silence = 0;
+  #hidden = 0;
 
   /** Follow this run, too; empty: none. */
   follow(run: string): void {
-    if (this.#source && run === this.run) return;
+    if (this.#socket && run === this.run) return;
     if (run !== this.run) {
       this.status = null;
       this.swarm = null;
@@ -33,41 +56,89 @@ class Live {
     }
     this.run = run;
     this.#open();
+    document.onvisibilitychange = () => this.#seen();
+  }
+
+  #seen(): void {
+    window.clearTimeout(this.#hidden);
+    if (document.hidden) this.#hidden = window.setTimeout(() => this.#close(), HIDDEN_MS);
+    else if (!this.#socket) this.#open();
   }
 
   #open(): void {
-    window.clearTimeout(this.#timer);
-    this.#source?.close();
+    this.#close();
     const query = this.run ? `?run=${encodeURIComponent(this.run)}` : "";
-    const source = new EventSource(`/api/events${query}`);
-    this.#source = source;
-    const hear = <T>(name: string, take: (told: T) => void): void => {
-      source.addEventListener(name, (event) => take(JSON.parse((event as MessageEvent<string>).data) as T));
+    const socket = new WebSocket(`ws${location.origin.slice(4)}/api/events${query}`);
+    this.#socket = socket;
+    socket.onmessage = (event: MessageEvent<string>) => {
+      this.#watch();
+      this.#hear(JSON.parse(event.data) as Message);
     };
-    hear<unknown>("hello", () => {
-      this.connected = this.known = true;
-      this.#tries = 0;
-    });
-    hear<PanelState>("panel", (told) => (this.panel = told));
-    hear<HostStatus>("status", (told) => (this.status = told));
-    hear<Swarm>("swarm", (told) => (this.swarm = told));
-    hear<WorkStatus | null>("work", (told) => (this.work = told));
-    hear<Task>("task", (told) => (this.tasks[told.id] = told));
-    hear<{ lines: LogLine[] }>("log", (told) => this.#add(told.lines));
-    source.onerror = () => {
-      this.connected = false;
-      source.close();
-      const wait = AGAIN_MS[Math.min(this.#tries++, AGAIN_MS.length - 1)] ?? 4000;
-      this.#timer = window.setTimeout(() => this.#open(), wait);
-    };
+    socket.onclose = () => this.#broke();
+    this.#watch();
   }
 
-  #add(lines: LogLine[]): void {
-    const last = this.lines.at(-1)?.n ?? -1;
-    const fresh = lines.filter((line) => line.n > last);
-    const begun = lines.length > 0 && (lines[0]?.n ?? 0) <= 0 && last > 0 && fresh.length === 0;
-    const kept = begun ? lines : [...this.lines, ...fresh]; // a restarted host counts anew
-    this.lines = kept.slice(-MOST_LINES);
+  #close(): void {
+    window.clearTimeout(this.#again);
+    window.clearTimeout(this.#silence);
+    if (this.#socket) this.#socket.onclose = null;
+    this.#socket?.close();
+    this.#socket = null;
+    this.connected = false;
+  }
+
+  #watch(): void {
+    window.clearTimeout(this.#silence);
+    this.#silence = window.setTimeout(() => this.#broke(), SILENCE_MS);
+  }
+
+  #broke(): void {
+    this.#close();
+    this.lost = true;
+    if (document.hidden) return; // it is opened when somebody looks
+    if (this.#tries > 0) void this.#ask();
+    const wait = AGAIN_MS[Math.min(this.#tries++, AGAIN_MS.length - 1)] ?? 4000;
+    this.#again = window.setTimeout(() => this.#open(), wait);
+  }
+
+  /** A WebSocket that is refused does not say why. */
+  async #ask(): Promise<void> {
+    try {
+      this.stranger = (await fetch("/", { cache: "no-store" })).status === 401;
+    } catch {
+      this.stranger = false;
+    }
+  }
+
+  #hear(told: Message): void {
+    switch (told.event) {
+      case "hello":
+        this.connected = this.#fresh = true;
+        this.lost = this.stranger = false;
+        this.#tries = 0;
+        break;
+      case "panel":
+        this.panel = told.data;
+        if (this.#fresh) this.lives += 1;
+        this.#fresh = false;
+        break;
+      case "status":
+        this.status = told.data;
+        break;
+      case "swarm":
+        this.swarm = told.data;
+        break;
+      case "work":
+        this.work = told.data;
+        break;
+      case "task":
+        this.tasks[told.data.id] = told.data;
+        break;
+      case "log":
+        this.lines = [...(told.data.anew ? [] : this.lines), ...told.data.lines].slice(-MOST_LINES);
+        break;
+      case "here":
+    }
   }
 }
 

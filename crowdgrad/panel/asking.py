@@ -1,0 +1,92 @@
+"""Models of runs whose hosts have ended, asked in processes of their own: one a run, while it is
+used. The panel itself loads no engine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+from crowdgrad.panel.problems import Problem
+from crowdgrad.panel.tasks import Failed, begin, end, last_words, problem_of
+
+IDLE_S = 60.0
+"""How long a process waits for the next question."""
+PATIENCE_S = 60.0
+"""For an answer: the first one waits until the job is read, too."""
+AT_ONCE = 2
+"""Models kept ready; the one asked longest ago ends first."""
+
+
+class Askers:
+    def __init__(self) -> None:
+        self._all: dict[Path, _Asker] = {}
+
+    async def ask(self, folder: Path, question: dict[str, Any]) -> Any:
+        """Raises Failed."""
+        found = self._all.pop(folder, None) or _Asker(folder)
+        self._all[folder] = found
+        for old in list(self._all)[:-AT_ONCE]:
+            await self._all.pop(old).end()
+        return await found.ask(question)
+
+    async def end(self) -> None:
+        for found in self._all.values():
+            await found.end()
+        self._all.clear()
+
+
+class _Asker:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._process: asyncio.subprocess.Process | None = None
+        self._one = asyncio.Lock()
+        self._leaving: asyncio.Task[None] | None = None
+
+    async def ask(self, question: dict[str, Any]) -> Any:
+        """Raises Failed."""
+        async with self._one:
+            if self._leaving is not None:
+                self._leaving.cancel()
+            try:
+                async with asyncio.timeout(PATIENCE_S):
+                    told = await self._put(json.dumps(question).encode() + b"\n")
+            except BaseException as error:  # an answer may come yet, to a question nobody asks
+                await self._end()
+                if isinstance(error, TimeoutError | OSError):
+                    raise Failed(Problem(code="", message="The model does not answer.")) from error
+                raise
+            self._leaving = asyncio.create_task(self._leave())
+        if "error" in told:
+            raise Failed(problem_of(told["error"]))
+        return told["result"]
+
+    async def end(self) -> None:
+        if self._leaving is not None:
+            self._leaving.cancel()
+        async with self._one:
+            await self._end()
+
+    async def _put(self, question: bytes) -> dict[str, Any]:
+        if self._process is None:
+            self._process = await begin(["crowdgrad.panel.errands.asking", str(self._folder)])
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(question)
+        line = await process.stdout.readline()
+        if not line:
+            raise Failed(await last_words(process, "The model could not be asked."))
+        told: dict[str, Any] = json.loads(line)
+        return told
+
+    async def _leave(self) -> None:
+        await asyncio.sleep(IDLE_S)
+        async with self._one:
+            await self._end()
+
+    async def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            await end(process)
