@@ -425,7 +425,7 @@ class Agent:
         own = " and comparing your model with it" if self._trusted is not None else ""
         self._say("state", f"Fetching the program, checking it{own}.")
         shop: Workshop | None = None
-        threads = self._governor.effort.threads
+        threads = min(self._governor.effort.threads, self.volunteer.cores)
         try:
             shop = await self._open_shop(
                 admit,

@@ -56,6 +56,7 @@ from crowdgrad.volunteer import talk
 from crowdgrad.volunteer.arena import Arena, Region
 from crowdgrad.volunteer.pacing import Paced, Pacer
 from crowdgrad.volunteer.sandbox.enter import limit_memory, seal
+from crowdgrad.volunteer.sandbox.limits import STACK_BYTES
 from crowdgrad.volunteer.sandbox.walls import Held
 
 Load = Callable[[Program, int, Piece], Engine]
@@ -70,6 +71,8 @@ OBJECTS_BYTES = 5
 """What a byte of a manifest takes once objects are made of it."""
 ROOM_BYTES = 256 << 20
 """Address space that libraries reserve and hardly touch."""
+THREAD_BYTES = STACK_BYTES + (1 << 20)
+"""… and each further thread: the runtime waits for ever for one that finds no room."""
 
 
 class Trainer:
@@ -110,7 +113,8 @@ class Trainer:
 
         The runtime is loaded in between: it has files of its own to open.
         """
-        limit_memory(int(MARGIN * self.memory_bytes) + ROOM_BYTES)
+        reserved = ROOM_BYTES + THREAD_BYTES * (self._setup.threads - 1)
+        limit_memory(int(MARGIN * self.memory_bytes) + reserved)
         self._load = _load_runtime()
         return seal(threads=self._setup.threads > 1)
 

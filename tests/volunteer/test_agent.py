@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -142,6 +142,35 @@ def test_how_hard_it_works_is_said_when_it_works_and_whenever_that_changes() -> 
             "Paused by you, until you resume.",
             "Working at full speed: nobody can say whether this machine is in use.",
         ]
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize(("allowed", "cores", "threads"), [(1, 8, 1), (4, 8, 4), (200, 8, 8)])
+def test_a_trainer_has_no_more_threads_than_there_are_cores(
+    allowed: int, cores: int, threads: int
+) -> None:
+    """And rests for those it has too many by now."""
+    opened: dict[str, Any] = {}
+
+    async def open_shop(*what: object, **how: Any) -> Any:
+        opened.update(how)
+        raise ConnectionLost("It went.")
+
+    async def main() -> None:
+        me = agent([])
+        me.volunteer = replace(me.volunteer, cores=cores)
+        me._open_shop = open_shop
+        me._governor.set_limits(Limits(idle=Profile(threads=allowed)))
+        job = SimpleNamespace(title="Digits", program="p")
+        with pytest.raises(ConnectionLost):
+            await me._set_up(SimpleNamespace(host_key=""), SimpleNamespace(job=job))  # type: ignore[arg-type]
+        assert opened["threads"] == threads
+        assert opened["share"]() == 1.0
+        me._governor.set_limits(Limits(idle=Profile(share=0.5)))
+        assert opened["share"]() == 0.5 / threads
+        me._governor.pause(None)
+        assert opened["share"]() == 0.0
 
     run_virtual(main())
 

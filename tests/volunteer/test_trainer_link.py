@@ -110,6 +110,23 @@ def test_a_unit_in_an_update_out(captured: Captured) -> None:
     with_trainer(captured.program, scenario)
 
 
+@pytest.mark.parametrize("threads", [2, 100])
+def test_every_thread_has_room_for_its_stack(captured: Captured, threads: int) -> None:
+    """Within the memory that is allowed; the runtime waits for ever for one that cannot start."""
+
+    async def scenario(arena: Arena, link: TrainerLink) -> None:
+        setup = msgspec.structs.replace(link._setup, threads=threads)
+        many = TrainerLink(arena, setup)
+        as_vector(setup.plan.slots[0].state.of(arena.memory))[:] = captured.state
+        try:
+            assert (await many.compute(ask())).samples == 20
+            assert len(os.listdir(f"/proc/{many.pid}/task")) >= threads
+        finally:
+            await many.close()
+
+    with_trainer(captured.program, scenario)
+
+
 @pytest.mark.parametrize("room", [-1, 2, 1 << 40])
 def test_a_room_there_is_not_is_never_read(captured: Captured, room: int) -> None:
     async def scenario(arena: Arena, link: TrainerLink) -> None:
