@@ -12,17 +12,14 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from crowdgrad.data.dataset import DataSet
 from crowdgrad.domain.work import LocalSteps, Unit, UnitId
-from crowdgrad.errors import DataError, ProgramError, UserError
-from crowdgrad.host.drafts import Draft, plan_of
 from crowdgrad.host.folder_data import Columns, fields_of, records_of, some_of
-from crowdgrad.host.job import GATE_RECORDS, JobPlan, validation_records
+from crowdgrad.host.job import JobPlan, validation_records
 from crowdgrad.program.engines.base import Batch, UnitWork
 
 if TYPE_CHECKING:
@@ -35,6 +32,8 @@ SMALL = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
+    """What a job takes on this machine alone."""
+
     parameters: int
     bytes_per_update: int
     data_bytes: int
@@ -54,8 +53,6 @@ class Estimate:
     total_s: float | None
     memory_bytes: int
     """State, update and values in between, at this batch size."""
-    travels: bool = True
-    reason: str = ""
     step_fixed_s: float = 0.0
     """What of a step does not depend on the batch, …"""
     step_sample_s: float = 0.0
@@ -97,19 +94,6 @@ def rescale(estimate: Estimate, *, batch_size: int, epochs: int, volunteers: int
     )
 
 
-def estimate(draft: Draft, *, cache: Path) -> Estimate:
-    """Captures the model and tries a few steps. What cannot travel is told, not raised."""
-    from crowdgrad.capture.capture import capture
-
-    try:
-        plan = plan_of(draft, cache=cache)
-        some, batch = list(some_of(plan.data, GATE_RECORDS)), plan.recipe.local().batch_size
-        captured = capture(plan.task, fields_of(plan.data), None, some, batch_size=batch)
-    except (ProgramError, UserError, DataError) as error:
-        return replace(NOTHING, travels=False, reason=str(error))
-    return of_plan(plan, captured)
-
-
 def of_plan(plan: JobPlan, captured: Captured, *, probe: bool = True) -> Estimate:
     """`probe`: try a few steps; without, there are no times."""
     spec = captured.program.spec
@@ -129,7 +113,6 @@ def of_plan(plan: JobPlan, captured: Captured, *, probe: bool = True) -> Estimat
         step_sample_s=sample_s,
         memory_fixed_bytes=state + memory.fixed_bytes,
         memory_sample_bytes=memory.bytes_per_sample,
-        reason="the program computes the same gradients as PyTorch",
         minutes=plan.stop.minutes,
         fixed_batch=spec.fixed_batch,
     )

@@ -135,4 +135,6 @@ def _value(value: object) -> str:
 
 def _text(value: str) -> str:
     """As TOML writes it: what JSON escapes, and letters of all kinds as they are."""
+    if not value.isprintable() and any("\ud800" <= letter <= "\udfff" for letter in value):
+        raise JobFileError("Half a character cannot be written.", advice="Type it anew.")
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

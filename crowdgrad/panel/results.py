@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from crowdgrad.host.estimating import Estimate
+
 Kind = Literal["image", "table", "text", "other"]
 
 
@@ -68,23 +70,6 @@ class Speed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
-    """What a job takes on one thread of this machine alone."""
-
-    parameters: int
-    bytes_per_update: int
-    data_bytes: int
-    samples: int
-    """Trained on in an epoch."""
-    steps_per_epoch: int
-    step_s: float
-    samples_per_s: float
-    epoch_s: float
-    total_s: float
-    memory_bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Travels:
     """A model that volunteers can train, as `crowdgrad check` measured it."""
 
@@ -113,8 +98,7 @@ class Travels:
     conv_times_ms: dict[str, float] | None
     speed: Speed
     notes: tuple[str, ...]
-    estimate: Estimate | None = None
-    """None where nothing could be found out about the data."""
+    estimate: Estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crowdgrad.host.drafts import Draft
-from crowdgrad.host.estimating import NOTHING, Estimate, estimate, rescale
+from crowdgrad.capture.capture import capture
+from crowdgrad.host import jobfile
+from crowdgrad.host.estimating import NOTHING, of_plan, rescale
+from crowdgrad.host.folder_data import fields_of, some_of
 
 KNOWN = replace(
     NOTHING,
@@ -52,19 +54,27 @@ def test_what_was_not_measured_and_what_is_fixed_stay_so():
     assert rescale(replace(KNOWN, fixed_batch=50), batch_size=10, epochs=1).steps_per_epoch == 20
 
 
-def test_of_a_draft(tmp_path: Path):
-    model = {"kind": "mlp", "layers": 1, "width": 8}
-    recipe = {"name": "crowd", "batch_size": 32}
-    draft = Draft(data="digits", title="digits", model=model, recipe=recipe, stop={"epochs": 4})
-    found: Estimate = estimate(draft, cache=tmp_path)
-    assert found.travels
+def test_of_a_job_file(tmp_path: Path):
+    file = tmp_path / "job.toml"
+    file.write_text(
+        """
+        title = "digits"
+        data = "digits"
+        model = {kind = "mlp", layers = 1, width = 8}
+        recipe = {name = "crowd", batch_size = 32}
+        stop = {epochs = 4}
+        """
+    )
+    plan = jobfile.read(file, cache=tmp_path)
+    some = list(some_of(plan.data, 64))
+    captured = capture(plan.task, fields_of(plan.data), None, some, batch_size=32)
+    found = of_plan(plan, captured)
     assert found.parameters == 64 * 8 + 8 + 8 * 10 + 10
     assert found.bytes_per_update == 4 * found.parameters
     assert found.samples == 1437 - 143, "a tenth is kept for validation"
     assert found.data_bytes == 65 * found.samples
     assert found.steps_per_epoch == 41
+    assert found.epoch_s is not None
     assert found.total_s == pytest.approx(4 * found.epoch_s)
     assert found.memory_bytes > 8 * found.parameters
-    refused = estimate(replace(draft, model={"kind": "gpt"}), cache=tmp_path)
-    assert not refused.travels
-    assert "Choose mlp or cnn" in refused.reason
+    assert of_plan(plan, captured, probe=False).total_s is None

@@ -3,26 +3,31 @@ import { test } from "node:test";
 import { closeness, decades, rescale } from "../src/lib/estimate.ts";
 
 const measured = {
-  parameters: 1000, bytes_per_update: 4000, data_bytes: 64_000, samples: 1001, steps_per_epoch: 11,
-  step_s: 0.1, samples_per_s: 1000, epoch_s: 1.001, total_s: 10.01, memory_bytes: 1_000_000,
+  parameters: 1000, bytes_per_update: 4000, data_bytes: 64_000, samples: 1001, batch_size: 100, epochs: 10, volunteers: 0,
+  steps_per_epoch: 11, step_s: 0.21, samples_per_s: 433, epoch_s: 2.31, total_s: 23.1, memory_bytes: 1_000_000,
+  step_fixed_s: 0.01, step_sample_s: 0.002, memory_fixed_bytes: 0, memory_sample_bytes: 0, minutes: null, fixed_batch: 0,
 };
+const near = (found: number | null, wanted: number): void => assert.ok(Math.abs((found ?? NaN) - wanted) < 1e-9, `${found}`);
 
-test("a larger batch means fewer steps; the last one may be small", () => {
+test("a larger batch means fewer and longer steps; the last one may be small", () => {
   assert.equal(rescale(measured, 100, 10, 1).steps_per_epoch, 11);
-  assert.equal(rescale(measured, 500, 10, 1).steps_per_epoch, 3);
+  const large = rescale(measured, 500, 10, 1);
+  assert.equal(large.steps_per_epoch, 3);
+  near(large.step_s, 1.01);
+  assert.equal(rescale({ ...measured, fixed_batch: 91 }, 500, 10, 1).steps_per_epoch, 11);
 });
 
-test("volunteers share an epoch; epochs add up; an update weighs the same", () => {
-  const one = rescale(measured, 100, 10, 1);
+test("computers share the steps of an epoch; epochs add up; an update weighs the same", () => {
+  near(rescale(measured, 100, 10, 1).total_s, 23.1);
   const four = rescale(measured, 100, 20, 4);
-  assert.ok(Math.abs(one.total_s - 10.01) < 1e-9);
-  assert.ok(Math.abs(four.epoch_s - one.epoch_s / 4) < 1e-9);
-  assert.ok(Math.abs(four.total_s - one.total_s / 2) < 1e-9);
+  near(four.epoch_s, 3 * 0.21);
+  near(four.total_s, 60 * 0.21);
   assert.equal(four.bytes_per_update, 4000);
+  near(rescale({ ...measured, minutes: 0.1 }, 100, 10, 1).total_s, 6);
 });
 
 test("an unmeasured speed gives no time, and senseless numbers no infinity", () => {
-  assert.equal(rescale({ ...measured, samples_per_s: 0 }, 100, 10, 1).total_s, 0);
+  assert.equal(rescale({ ...measured, step_s: null, total_s: null }, 100, 10, 1).total_s, null);
   assert.equal(rescale(measured, 0, 1, 0).steps_per_epoch, 1001);
 });
 

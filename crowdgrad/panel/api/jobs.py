@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import shlex
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -13,10 +12,10 @@ import msgspec
 from fastapi import FastAPI
 
 from crowdgrad.errors import JobFileError, NotAgreed
-from crowdgrad.panel.api.material import Begun, find_out
+from crowdgrad.panel.api.material import Begun
 from crowdgrad.panel.jobs import CHECKED, Draft, save
-from crowdgrad.panel.results import CheckReport, DataFound, Estimate, Stays, Travels
-from crowdgrad.panel.tasks import Failed, Say, command
+from crowdgrad.panel.results import CheckReport, Stays, Travels
+from crowdgrad.panel.tasks import Say, command
 
 if TYPE_CHECKING:
     from crowdgrad.panel.app import Panel
@@ -68,7 +67,7 @@ def add(app: FastAPI, panel: Panel) -> None:
         job = save(wish.draft, panel.settings.home, None, CHECKED)
 
         async def work(say: Say) -> CheckReport:
-            return await _check(panel, wish.draft, job, say)
+            return await _check(job, say)
 
         return Begun(task=panel.tasks.start("check", work))
 
@@ -114,7 +113,7 @@ def common(panel: Panel) -> list[str]:
     return ["--plain", "--home", home, "--runs", runs]
 
 
-async def _check(panel: Panel, draft: Draft, job: Path, say: Say) -> CheckReport:
+async def _check(job: Path, say: Say) -> CheckReport:
     say(None, "Looking at the model")
     try:
         told = await command(["check", str(job), "--json", "-"])
@@ -122,28 +121,4 @@ async def _check(panel: Panel, draft: Draft, job: Path, say: Say) -> CheckReport
         await asyncio.to_thread(job.unlink, missing_ok=True)
     if not told["travels"]:
         return msgspec.convert(told, Stays)
-    report = msgspec.convert({**told, "estimate": None}, Travels)
-    say(0.9, "Estimating how long it takes")
-    try:
-        known = panel.known.get(draft.data) or await find_out(panel, [draft.data])
-    except Failed:
-        return report
-    return replace(report, estimate=estimate(report, known, draft))
-
-
-def estimate(report: Travels, known: DataFound, draft: Draft) -> Estimate:
-    """What a job takes on this machine alone, from the speed that the check has measured."""
-    samples, speed = known.splits.train, report.speed
-    epoch_s = samples / speed.samples_per_s
-    return Estimate(
-        parameters=report.parameters,
-        bytes_per_update=report.bytes_per_update,
-        data_bytes=known.bytes,
-        samples=samples,
-        steps_per_epoch=math.ceil(samples / speed.batch),
-        step_s=speed.batch / speed.samples_per_s,
-        samples_per_s=speed.samples_per_s,
-        epoch_s=epoch_s,
-        total_s=epoch_s * draft.stop.epochs,
-        memory_bytes=max(report.activation_bytes.values(), default=0),
-    )
+    return msgspec.convert(told, Travels)

@@ -1,4 +1,4 @@
-"""What a run's folder tells when its host has ended: torn lines and missing files cost only those."""
+"""What a run's folder tells when its host has ended; what is torn or missing costs only itself."""
 
 from __future__ import annotations
 

@@ -727,19 +727,33 @@ export interface components {
         };
         /**
          * Estimate
-         * @description What a job takes on one thread of this machine alone.
+         * @description What a job takes on this machine alone.
          */
         Estimate: {
             parameters: number;
             bytes_per_update: number;
             data_bytes: number;
             samples: number;
+            batch_size: number;
+            epochs: number;
+            volunteers: number;
             steps_per_epoch: number;
-            step_s: number;
-            samples_per_s: number;
-            epoch_s: number;
-            total_s: number;
+            step_s: number | null;
+            samples_per_s: number | null;
+            epoch_s: number | null;
+            total_s: number | null;
             memory_bytes: number;
+            /** @default 0 */
+            step_fixed_s: number;
+            /** @default 0 */
+            step_sample_s: number;
+            /** @default 0 */
+            memory_fixed_bytes: number;
+            /** @default 0 */
+            memory_sample_bytes: number;
+            minutes: number | null;
+            /** @default 0 */
+            fixed_batch: number;
         };
         /**
          * Given
@@ -1464,7 +1478,7 @@ export interface components {
             } | null;
             speed: components["schemas"]["Speed"];
             notes: string[];
-            estimate: components["schemas"]["Estimate"] | null;
+            estimate: components["schemas"]["Estimate"];
         };
         /**
          * Trouble

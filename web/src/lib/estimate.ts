@@ -1,19 +1,19 @@
 /** What other choices would mean, from one measured estimate: nothing is asked of the server. */
 import type { Estimate } from "./types.ts";
 
-/** What a model exchanges for one step beyond one computer is not known here: time is without it. */
-export function rescale(estimate: Estimate, batch: number, epochs: number, volunteers: number): Estimate {
-  const size = Math.max(1, Math.round(batch));
-  const helpers = Math.max(1, Math.round(volunteers));
-  const steps = Math.ceil(estimate.samples / size);
-  const epoch_s = estimate.samples_per_s > 0 ? estimate.samples / (estimate.samples_per_s * helpers) : 0;
-  return {
-    ...estimate,
-    steps_per_epoch: steps,
-    step_s: estimate.samples_per_s > 0 ? size / estimate.samples_per_s : 0,
-    epoch_s,
-    total_s: epoch_s * Math.max(0, epochs),
-  };
+/**
+ * The same job with other numbers, on so many computers; see crowdgrad/host/estimating.py. What goes over the
+ * network is not known here: time is without it.
+ */
+export function rescale(estimate: Estimate, batch: number, epochs: number, computers: number): Estimate {
+  const batch_size = estimate.fixed_batch || Math.max(1, Math.round(batch));
+  const steps_per_epoch = Math.ceil(estimate.samples / batch_size);
+  const changed = { ...estimate, batch_size, epochs, volunteers: computers - 1, steps_per_epoch };
+  if (estimate.step_s === null) return changed;
+  const step_s = estimate.step_fixed_s + estimate.step_sample_s * batch_size;
+  const epoch_s = Math.ceil(steps_per_epoch / Math.max(1, computers)) * step_s; // nobody computes half a step
+  const most_s = estimate.minutes === null ? Infinity : 60 * estimate.minutes;
+  return { ...changed, step_s, epoch_s, total_s: Math.min(epochs * epoch_s, most_s) };
 }
 
 /** From `least` to `most` in steps of 1, 2, 5: what a slider over magnitudes stops at. */

@@ -113,7 +113,7 @@ class Hosting {
   /** What the sliders mean; null: nothing was measured yet. */
   get estimate(): Estimate | null {
     const report = this.now.report;
-    if (!report?.travels || !report.estimate) return null;
+    if (!report?.travels) return null;
     return rescale(report.estimate, Number(this.draft.recipe["batch_size"]), this.draft.stop.epochs, this.computers);
   }
 

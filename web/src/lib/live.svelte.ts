@@ -3,7 +3,7 @@
  * It comes back by itself, after a restarted server and after a laptop's sleep; a page that nobody
  * sees lets it go.
  */
-import type { HostStatus, LogLine, PanelState, Swarm, Task, WorkStatus } from "./types.ts";
+import type { Heard, HostStatus, LogLine, PanelState, Swarm, Task, WorkStatus } from "./types.ts";
 
 const AGAIN_MS = [500, 1000, 2000, 4000] as const;
 /** The panel says something every 15 seconds: after so long without a word it is not there. */
@@ -11,16 +11,6 @@ const SILENCE_MS = 40_000;
 const HIDDEN_MS = 10_000;
 const MOST_LINES = 2000;
 
-interface Heard {
-  hello: unknown;
-  here: null;
-  panel: PanelState;
-  status: HostStatus;
-  swarm: Swarm;
-  work: WorkStatus | null;
-  task: Task;
-  log: { anew: boolean; lines: LogLine[] };
-}
 type Message = { [Name in keyof Heard]: { event: Name; data: Heard[Name] } }[keyof Heard];
 
 class Live {
