@@ -2,8 +2,8 @@
 
 They listen on this machine only. That does not keep out a web page in the owner's browser, which
 can send requests here too: so every request must be meant for this machine by name (a stranger's
-name may be made to point here) and come from no other origin, and a wish needs a token that lies
-in a file of the owner's, where no page can read it.
+name may be made to point here) and come from no other origin, nor be embedded in a page from
+elsewhere, and a wish needs a token that lies in a file of the owner's, where no page can read it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,15 @@ def _refusal(headers: list[tuple[bytes, bytes]], who: str) -> str:
         return f"This is the API of a {who} on 127.0.0.1: ask for it by that name."
     if any(origin.lower() != f"http://{hosts[0].lower()}" for origin in origins):
         return "Pages from elsewhere are not answered."
-    return ""
+    return "Pages from elsewhere are not answered." if from_elsewhere(headers) else ""
+
+
+def from_elsewhere(headers: list[tuple[bytes, bytes]], *, links: bool = True) -> bool:
+    """Whether the browser says that a page from elsewhere asks, another port of this machine's too:
+    pictures and scripts come without an origin. `links`: whoever follows one may come."""
+    told = dict(headers)
+    site, dest = told.get(b"sec-fetch-site"), told.get(b"sec-fetch-dest")
+    return site in (b"cross-site", b"same-site") and not (links and dest == b"document")
 
 
 def _too_long(headers: list[tuple[bytes, bytes]]) -> bool:

@@ -3,7 +3,9 @@
 A page in the same browser can send requests here, too. So each request must be meant for this
 machine by name (a stranger's name may be made to point here), come from no other origin, and carry
 the cookie that only the printed address gives; browsers send it with no request of another site.
-Whatever changes something needs a header, too, that no form can send.
+To them another port of this machine is the same site, and what a page merely embeds has no origin:
+there counts what they say of who asks (`Sec-Fetch-Site`). Whatever changes something needs a
+header, too, that no form can send.
 """
 
 from __future__ import annotations
@@ -12,7 +14,6 @@ import hmac
 import ipaddress
 import secrets
 from dataclasses import dataclass, field
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -20,6 +21,7 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from crowdgrad.net.addresses import is_loopback
+from crowdgrad.net.local_api import from_elsewhere
 from crowdgrad.webapp import HEADERS
 
 COOKIE = "crowdgrad_panel"
@@ -57,7 +59,7 @@ class Guard:
         self._cookie = f"{COOKIE}_{port}"  # cookies know no ports: panels beside it have their own
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "websocket" and not self._may_listen(Headers(scope=scope)):
+        if scope["type"] == "websocket" and not self._may_listen(scope):
             await send({"type": "websocket.close", "code": 1008})
             return
         if scope["type"] != "http":
@@ -69,7 +71,7 @@ class Guard:
     def _answer(self, scope: Scope) -> Response | None:
         """What is said instead of the app's answer; None: it may answer."""
         headers, path, method = Headers(scope=scope), scope["path"], scope["method"]
-        refusal = self._elsewhere(headers)
+        refusal = self._elsewhere(headers, path)
         if refusal:
             return _refused(403, refusal)
         if path.startswith(ASSETS) and method in READING:
@@ -79,21 +81,25 @@ class Guard:
         if not self._known(headers):
             if path.startswith("/api"):
                 return _refused(401, "This browser has not been let in.", OPEN_IT)
-            return HTMLResponse(f"<!doctype html><p>{OPEN_IT}</p>", status_code=401)
+            return _stranger(again=headers.get("sec-fetch-site") == "cross-site")
         if method not in READING:
             return self._change(headers, path)
         return None
 
-    def _may_listen(self, headers: Headers) -> bool:
+    def _may_listen(self, scope: Scope) -> bool:
         """A WebSocket needs an origin: pages elsewhere may open one here, and it says who did."""
-        return "origin" in headers and not self._elsewhere(headers) and self._known(headers)
+        headers = Headers(scope=scope)
+        meant = "origin" in headers and not self._elsewhere(headers, scope["path"])
+        return meant and self._known(headers)
 
-    def _elsewhere(self, headers: Headers) -> str:
+    def _elsewhere(self, headers: Headers, path: str) -> str:
         """Why a request was not meant for us; empty if it was."""
         hosts, origins = headers.getlist("host"), headers.getlist("origin")
         if len(hosts) != 1 or not self._ours(hosts[0]):
             return "This is the panel of one machine: ask for it by 127.0.0.1."
         if any(origin.lower() != f"http://{hosts[0].lower()}" for origin in origins):
+            return "Pages from elsewhere are not answered."
+        if from_elsewhere(headers.raw, links=path == "/"):
             return "Pages from elsewhere are not answered."
         return ""
 
@@ -117,17 +123,18 @@ class Guard:
         if self._once and _same(given, self._once):
             self._once = ""
         elif not _same(given, self._keys.token):
-            return HTMLResponse(f"<!doctype html><p>{OPEN_IT}</p>", status_code=401)
+            return _stranger()
         answer = RedirectResponse("/", status_code=303)
         answer.set_cookie(self._cookie, self._keys.session, httponly=True, samesite="strict")
         return answer
 
     def _known(self, headers: Headers) -> bool:
-        try:
-            found = SimpleCookie(headers.get("cookie", "")).get(self._cookie)
-        except CookieError:
-            return False
-        return found is not None and _same(found.value, self._keys.session)
+        """By any cookie of that name: other servers here put theirs beside it, of all kinds."""
+        pairs = (pair for line in headers.getlist("cookie") for pair in line.split(";"))
+        named = (pair.strip().partition("=") for pair in pairs)
+        return any(
+            name == self._cookie and _same(value, self._keys.session) for name, _, value in named
+        )
 
     def _change(self, headers: Headers, path: str) -> Response | None:
         if headers.get(HEADER) != "1":
@@ -144,6 +151,13 @@ class Guard:
 
 def _same(given: str, wanted: str) -> bool:
     return hmac.compare_digest(given.encode(), wanted.encode())
+
+
+def _stranger(*, again: bool = False) -> Response:
+    """`again`: it followed a link of another page, so the browser holds back the cookie that the
+    address may have just given; it sends it where our own page leads."""
+    lead = '<meta http-equiv="refresh" content="0;url=/">' if again else ""
+    return HTMLResponse(f"<!doctype html>{lead}<p>{OPEN_IT}</p>", status_code=401)
 
 
 def _refused(code: int, message: str, advice: str = "") -> JSONResponse:

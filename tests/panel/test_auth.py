@@ -56,6 +56,38 @@ def test_pages_from_elsewhere_are_refused(browser, origin):
     assert browser.raw("GET", "/api/runs", headers={"Origin": origin})[0] == 403
 
 
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_what_a_page_from_elsewhere_embeds_or_opens_is_refused(browser, site):
+    """Another port of this machine is the same site: the browser sends the cookie there, too."""
+    for dest in ("image", "script", "iframe", "empty", "document"):
+        headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Dest": dest}
+        assert browser.raw("GET", "/api/models?data=digits", headers=headers)[0] == 403
+    assert browser.raw("GET", "/", headers={**headers, "Sec-Fetch-Dest": "iframe"})[0] == 403
+    assert browser.raw("GET", "/", headers=headers)[0] == 200, "a link may lead here"
+
+
+def test_who_follows_a_link_to_the_address_is_led_to_where_the_cookie_is_sent(browser):
+    """Browsers hold a strict cookie back until a page of ours asks."""
+    headers = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "document"}
+    code, _, page = browser.raw("GET", "/", cookie="none=1", headers=headers)
+    assert code == 401
+    assert b'content="0;url=/"' in page
+    headers["Sec-Fetch-Site"] = "same-origin"
+    assert b"refresh" not in browser.raw("GET", "/", cookie="none=1", headers=headers)[2]
+
+
+@pytest.mark.parametrize(
+    "cookie", ['theme={"a": 1}; OURS', "a b=c;OURS", "OURS; NAME=x", "NAME=x; OURS"]
+)
+def test_cookies_of_other_servers_here_lock_nobody_out(browser, cookie):
+    """Cookies know no ports: those of all servers of this machine come together."""
+    name = browser.cookie.partition("=")[0]
+    given = cookie.replace("OURS", browser.cookie).replace("NAME", name)
+    assert browser.raw("GET", "/api/runs", cookie=given)[0] == 200
+    for other in (f"{name}=", f"{name}=x", f"x{browser.cookie}", browser.cookie[:-1]):
+        assert browser.raw("GET", "/api/runs", cookie=other)[0] == 401
+
+
 def test_our_own_page_is_answered(browser):
     headers = {"Origin": f"http://{browser.netloc}"}
     assert browser.raw("GET", "/api/runs", headers=headers)[0] == 200

@@ -323,6 +323,8 @@ ELSEWHERE: list[dict[str, str]] = [
     {"Origin": "null"},
     {"Origin": "http://localhost:1"},
     {"Host": "localhost", "Origin": "https://localhost"},
+    {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "image"},
+    {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Dest": "script"},
 ]
 
 
@@ -340,6 +342,8 @@ HERE: list[dict[str, str]] = [
     {"Host": "127.0.0.1"},
     {"Origin": "http://HERE"},
     {"Host": "LOCALHOST:1", "Origin": "http://localhost:1"},
+    {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "document"},
+    {"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Dest": "empty"},
 ]
 
 
