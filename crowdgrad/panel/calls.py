@@ -6,6 +6,9 @@ import asyncio
 import http.client
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
 
 from crowdgrad.errors import Unreachable
 from crowdgrad.host.remote.control_file import Entrance
@@ -14,6 +17,8 @@ PATIENCE_S = 10.0
 MAX_ANSWER = 64 << 20
 AT_ONCE = 16
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
@@ -21,6 +26,21 @@ class Reply:
     kind: str
     """Its content type."""
     body: bytes
+
+    def told(self, kind: type[T]) -> T:
+        """What it says. Raises ValueError where that makes no sense."""
+        return decoded(self.body, kind)
+
+
+def decoded(body: bytes, kind: type[T] | Any = Any) -> T:
+    """JSON as browsers read it: numbers are finite, and it is no deeper than they can bear. Who
+    listens where a host did may be another, and a folder may come from elsewhere. Raises
+    ValueError."""
+    try:
+        found: T = msgspec.json.decode(body, type=kind)
+    except RecursionError:
+        raise ValueError("too deep") from None
+    return found
 
 
 class Caller:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
-from crowdgrad.errors import DataError, DataMissing, Unreachable
+from crowdgrad.errors import DataError, DataMalformed, DataMissing, Unreachable
 from crowdgrad.host.remote.control_file import NAME, Entrance, read
 from crowdgrad.host.remote.runs import Seen, look, run_folders
-from crowdgrad.panel.calls import Caller, Reply
+from crowdgrad.panel.calls import Caller, Reply, decoded
 
 MOST_SHOWN = 200
 _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}")
+
+T = TypeVar("T")
 
 
 class Runs:
@@ -30,7 +33,10 @@ class Runs:
 
     def entrance(self, run: str) -> Entrance | None:
         """Where its host says it is; None: no host says so."""
-        return read(self.folder_of(run) / NAME)
+        try:
+            return read(self.folder_of(run) / NAME)
+        except RecursionError:  # nobody to be believed
+            return None
 
     async def every(self) -> list[Seen]:
         """The newest first; those that cannot be read are left out."""
@@ -62,6 +68,20 @@ class Runs:
 def is_of(status: Reply, run: str) -> bool:
     """Whether that host has this run: another may listen where a dead one did."""
     try:
-        return status.code == 200 and json.loads(status.body).get("job") == run
-    except (ValueError, AttributeError):
+        return status.code == 200 and status.told(dict[str, Any]).get("job") == run
+    except ValueError:
         return False
+
+
+async def left_of(folder: Path, read: Callable[[Path], T]) -> T:
+    """What a run's folder tells. Raises DataMalformed: it may be damaged, or a stranger's."""
+    try:
+        found = await asyncio.to_thread(read, folder)
+        if isinstance(found, bytes):
+            decoded(found)
+    except (OSError, ValueError, OverflowError, RecursionError) as error:
+        raise DataMalformed(
+            f"What is left of {folder.name} cannot be read: {type(error).__name__}.",
+            advice="Its folder may be damaged: look at another run.",
+        ) from error
+    return found

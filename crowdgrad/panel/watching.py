@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from pathlib import Path
+from typing import Any
 
-from crowdgrad.errors import DataMissing, Unreachable
+from crowdgrad.errors import DataError, Unreachable
 from crowdgrad.host.remote.control_file import Entrance
 from crowdgrad.host.telling import afterwards
+from crowdgrad.host.telling.recent import LogPart
 from crowdgrad.panel.calls import Caller
 from crowdgrad.panel.children import Children
 from crowdgrad.panel.hub import Hub
-from crowdgrad.panel.runs import Runs, is_of
+from crowdgrad.panel.runs import Runs, is_of, left_of
 
 EVERY_S = 0.5
 SWARM_EVERY = 4
@@ -49,7 +50,7 @@ class Watching:
     async def _follow_run(self, name: str) -> None:
         look = _Look(name, self._hub, self._caller)
         while True:
-            with contextlib.suppress(Unreachable, DataMissing, ValueError):
+            with contextlib.suppress(Unreachable, DataError, OSError, ValueError):
                 child = self._children.find(name)
                 run = child.state().run if child is not None else name
                 entrance = self._runs.entrance(run) if run else None
@@ -66,11 +67,11 @@ class Watching:
             if worker is None:
                 self._hub.publish("work", None)
             if entrance is not None:
-                with contextlib.suppress(Unreachable):
+                with contextlib.suppress(Unreachable, ValueError):
                     reply = await self._caller.ask(
                         entrance, "GET", "/status", owner=True, patience_s=PATIENCE_S
                     )
-                    if reply.code == 200:
+                    if reply.code == 200 and reply.told(dict[str, Any]):
                         self._hub.publish("work", reply.body)
             await asyncio.sleep(EVERY_S)
 
@@ -101,13 +102,13 @@ class _Look:
             entrance, "GET", f"/log?after={self._next or 0}", owner=True, patience_s=PATIENCE_S
         )
         if log.code == 200:
-            told, anew = json.loads(log.body), self._next is None
-            self._next = int(told["next"])
-            if told["lines"]:
-                self._hub.lines(self._name, told["lines"], anew=anew)
+            told, anew = log.told(LogPart), self._next is None
+            self._next = told.next
+            if told.lines:
+                self._hub.lines(self._name, told.lines, anew=anew)
         if self._looks % SWARM_EVERY == 0:
             swarm = await self._caller.ask(entrance, "GET", "/swarm", patience_s=PATIENCE_S)
-            if swarm.code == 200:
+            if swarm.code == 200 and swarm.told(dict[str, Any]):
                 self._hub.publish("swarm", swarm.body, run=self._name)
         self._looks += 1
 
@@ -116,6 +117,6 @@ class _Look:
         written = (folder / "job.json").stat().st_mtime_ns
         if written != self._read:
             self._read = written
-            told = await asyncio.to_thread(afterwards.status, folder)
+            told = await left_of(folder, afterwards.status)
             if told is not None:
                 self._hub.publish("status", told, run=self._name)

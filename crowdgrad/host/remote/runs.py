@@ -30,6 +30,10 @@ except ImportError:  # Windows: only who answers is alive there
 SeenState = RunState | Literal["crashed", "ending"]
 OVER = ("finished", "stopped", "failed")
 LISTING_PATIENCE_S = 1.0
+DAMAGED = (
+    OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError,
+)  # fmt: skip
+"""What comes of a file that is not as we write it: torn, mended by hand, or somebody else's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +69,7 @@ class Seen:
 
 def run_folders(runs: Path) -> list[Path]:
     """The newest first: ids begin with the time."""
-    found = (file.parent for file in runs.glob("*/job.json"))
+    found = (file.parent for file in runs.glob("*/job.json") if file.is_file())
     return sorted(found, key=lambda folder: folder.name, reverse=True)
 
 
@@ -74,7 +78,7 @@ def look(folder: Path) -> Seen:
     try:
         told = json.loads((folder / "job.json").read_text(encoding="utf-8"))
         return _look(folder, told)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+    except DAMAGED as error:
         raise DataMalformed(
             f"{folder / 'job.json'} cannot be read: {type(error).__name__}: {error}.",
             advice="Choose another run.",

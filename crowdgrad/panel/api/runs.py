@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ from crowdgrad.host.remote.runs import Seen, SeenState, look
 from crowdgrad.host.telling import afterwards
 from crowdgrad.host.telling.history import Curves
 from crowdgrad.panel.api.jobs import Started, common
+from crowdgrad.panel.runs import left_of
 
 if TYPE_CHECKING:
     from crowdgrad.panel.app import Panel
@@ -33,6 +34,8 @@ AFTERWARDS: dict[Told, Callable[[Path], object]] = {
     "log": afterwards.log,
 }
 """What a run's folder tells when its host has ended."""
+KINDS = ("application/json", "image/svg+xml")
+"""What is passed on: nothing that a browser would take for a page or a script of ours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +75,8 @@ def add(app: FastAPI, panel: Panel) -> None:
         try:
             return await _pass(panel, id, "GET", f"/history?points={points}")
         except Unreachable:
-            return _answer(await asyncio.to_thread(afterwards.curves, _folder(panel, id), points))
+            curves = functools.partial(afterwards.curves, points=points)
+            return _answer(await left_of(_folder(panel, id), curves))
 
     _add_asking(app, panel)
 
@@ -84,7 +88,7 @@ def add(app: FastAPI, panel: Panel) -> None:
         except Unreachable:
             if what not in AFTERWARDS:
                 raise
-            found = await asyncio.to_thread(AFTERWARDS[what], _folder(panel, id))
+            found = await left_of(_folder(panel, id), AFTERWARDS[what])
             if found is None:
                 raise
             return _answer(found)
@@ -183,6 +187,8 @@ async def _pass(
 ) -> Response:
     """What its host answers. Raises DataMissing, Unreachable."""
     reply = await panel.runs.ask(_run_of(panel, id), method, path, body=body)
+    if reply.kind.partition(";")[0] not in KINDS:
+        raise Unreachable(f"Who answers for {id} is no host of ours.", advice="Resume the run.")
     return Response(reply.body, status_code=reply.code, media_type=reply.kind)
 
 
