@@ -4,67 +4,85 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import urllib.request
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, expect
 
 from tests.chromium import needs_chromium
-from tests.pages.panels import Running, panel, volunteer
+from tests.pages.panels import Running, panel, until, volunteer
+from tests.pages.people import ONE, PATIENCE_MS, ZERO, Visitor, visitor
 
 pytestmark = [needs_chromium, pytest.mark.timeout(300)]
 
-PATIENCE_MS = 120_000
-AXE = Path(__file__).parents[2] / "web/node_modules/axe-core/axe.min.js"
-DRAW_A_ONE = [((0.5, 0.15), (0.5, 0.85))]
-SLIDE = """async ([label, wanted]) => {
-  // The slider's places are steps: move it until it says the number.
-  const slider = [...document.querySelectorAll("input[type=range]")]
-    .find((one) => one.labels[0]?.textContent?.startsWith(label));
-  for (let at = 0; at <= Number(slider.max); at += 1) {
-    slider.value = String(at);
-    slider.dispatchEvent(new Event("input", {bubbles: true}));
-    await new Promise(requestAnimationFrame);
-    if (slider.labels[0].nextElementSibling.textContent.startsWith(`${wanted}`)) return;
-  }
-  throw new Error(`${label} cannot be ${wanted}`);
-}"""
-OVER = re.compile(r"finished|stopped", re.IGNORECASE)
+
+def test_from_host_a_model_to_a_digit_that_is_read(browser: Browser, tmp_path: Path) -> None:
+    # Found on the network: only then there is a code without a matchmaker.
+    with panel(tmp_path / "panel", lan="yes") as running, visitor(browser, running.url) as owner:
+        owner.waits_for("machine", "Processor cores")
+        owner.press("go-host")
+        chooses_everything(owner)
+        run = owner.start()
+        sees_how_to_invite(owner)
+        where = address_of(running, run)
+        with (
+            volunteer(tmp_path / "anna", where, "anna"),
+            volunteer(tmp_path / "ben", where, "ben"),
+        ):
+            for name in ("anna", "ben"):
+                expect(owner.see("volunteers").get_by_text(name)).to_be_visible(timeout=PATIENCE_MS)
+            sees_it_learn(owner)
+            steers_it(owner)
+            owner.draw(ZERO)
+            owner.reads("0")
+            owner.press("finish")
+            owner.expects_state("finished")
+        owner.waits_for("result", "Test accuracy")
+        until(lambda: not running.at_work(), "its host has ended")
+        owner.draw(ONE)
+        owner.reads("1")
+        expect(owner.see("volunteers")).to_contain_text("4 took part")
+        expect(owner.see("volunteers")).not_to_contain_text("here")
+        finds_it_again(owner, run)
+        assert owner.complaints == []
 
 
-def opened(browser: Browser, running: Running) -> Page:
-    context = browser.new_context(bypass_csp=True)  # for axe, which is no script of ours
-    page = context.new_page()
-    page.set_default_timeout(PATIENCE_MS)
-    page.goto(running.url)
-    return page
+def chooses_everything(owner: Visitor) -> None:
+    owner.press("choose-digits")
+    owner.waits_for("data-preview", "1,797 records, 10 classes")
+    expect(owner.page.get_by_role("img", name="A picture of 7").first).to_be_visible()
+    owner.slide("layers", "1")
+    owner.slide("width", "32")
+    consequences = owner.see("consequences")
+    expect(consequences).to_contain_text("known after the check")
+    owner.press("check-model")
+    owner.waits_for("check-report", "This model can travel")
+    expect(owner.see("check-report")).to_contain_text("2,410")  # 64 × 32 + 32 + 32 × 10 + 10
+    owner.slide("Batch size", "64")
+    expect(consequences).to_contain_text(re.compile(r"Steps in an epoch\s*2\d\D"))  # 1,437 records
+    owner.slide("Epochs", "1")
+    expect(consequences).to_contain_text("less than a second")
+    owner.slide("Epochs", "1000")
+    expect(consequences).to_contain_text("about")
+    owner.slide("Batch size", "8")  # so it goes on until we finish it
+    owner.press("reach-network")
+    expect(owner.see("start-hosting")).to_be_disabled()
+    expect(owner.page.get_by_text("Agree that volunteers can keep the data")).to_be_visible()
+    owner.press("agree")
+    owner.slide("Helpers on this computer", "1")
+    owner.see("title").fill("My digits")
+    expect(owner.see("check-report")).not_to_contain_text("You changed something")
 
 
-def serious(page: Page) -> list[str]:
-    """What axe finds that keeps people out."""
-    page.evaluate(AXE.read_text(encoding="utf-8"))
-    found = page.evaluate("axe.run()")
-    return [
-        f"{one['id']}: {one['nodes'][0]['html'][:200]}"
-        for one in found["violations"]
-        if one["impact"] in ("serious", "critical")
-    ]
-
-
-def choose_digits(page: Page, epochs: int) -> None:
-    page.get_by_test_id("go-host").click()
-    page.get_by_test_id("choose-digits").click()
-    expect(page.get_by_test_id("data-preview")).to_be_visible(timeout=PATIENCE_MS)
-    page.evaluate(SLIDE, ["Epochs", epochs])
-
-
-def start(page: Page) -> str:
-    """Begin to host; the run's id."""
-    page.get_by_test_id("start-hosting").click()
-    page.wait_for_url(re.compile(r"#/run/"), timeout=PATIENCE_MS)
-    return page.url.rpartition("/")[2]
+def sees_how_to_invite(owner: Visitor) -> None:
+    owner.expects_state("running")
+    invitation = owner.waits_for("share", "Code")
+    expect(invitation.get_by_text(re.compile(r"^crowdgrad work "))).to_be_visible()
+    expect(invitation.get_by_role("img", name=re.compile("QR code of "))).to_have_js_property(
+        "complete", True
+    )
+    assert invitation.get_by_role("img").evaluate("(image) => image.naturalWidth") > 0
 
 
 def address_of(running: Running, run: str) -> str:
@@ -73,26 +91,33 @@ def address_of(running: Running, run: str) -> str:
         return str(json.load(answer)["routes"][0])
 
 
-def test_from_host_a_model_to_a_digit_that_is_read(browser: Browser, tmp_path: Path) -> None:
-    helpers: list[subprocess.Popen[bytes]] = []
-    with panel(tmp_path / "panel") as running:
-        page = opened(browser, running)
-        expect(page.get_by_test_id("machine")).to_be_visible()
-        assert serious(page) == []
-        choose_digits(page, 200)
-        assert serious(page) == []
-        run = start(page)
-        try:
-            where = address_of(running, run)
-            helpers += [volunteer(tmp_path / name, where, name) for name in ("anna", "ben")]
-            for name in ("anna", "ben"):
-                expect(page.get_by_test_id("volunteers").get_by_text(name)).to_be_visible(
-                    timeout=PATIENCE_MS
-                )
-            assert serious(page) == []
-            expect(page.get_by_test_id("run-state")).to_have_text(OVER, timeout=PATIENCE_MS)
-        finally:
-            for helper in helpers:
-                helper.terminate()
-                helper.wait(30)
-        expect(page.get_by_test_id("result")).to_be_visible()
+def sees_it_learn(owner: Visitor) -> None:
+    curves = owner.see("curves")
+    expect(curves.locator("canvas")).to_have_count(2)
+    expect(curves).to_contain_text(re.compile(r"accuracy \d"))
+    curves.get_by_label("Along").select_option("time")
+    owner.waits_for("samples", re.compile(r"\d+ of 24 right"))
+    owner.waits_for("crowd", "The host exchanges with 3 volunteers")
+    owner.waits_for("log", "anna joined")
+    owner.page.get_by_label("Filter").fill("ben")
+    expect(owner.see("log")).not_to_contain_text("anna joined")
+    owner.waits_for("log", "ben joined")
+
+
+def steers_it(owner: Visitor) -> None:
+    owner.see("rate").fill("0.05")
+    owner.page.get_by_role("button", name="Set", exact=True).click()
+    expect(owner.page.get_by_text("Now 0.05")).to_be_visible(timeout=PATIENCE_MS)
+    owner.press("pause")
+    owner.expects_state("paused")
+    owner.press("resume")
+    owner.expects_state("running")
+
+
+def finds_it_again(owner: Visitor, run: str) -> None:
+    owner.go("Runs")
+    line = owner.page.get_by_role("listitem").filter(has_text=run)
+    expect(line).to_contain_text("Finished")
+    expect(line).not_to_contain_text("at work")
+    line.get_by_role("link", name="My digits", exact=True).click()
+    owner.expects_state("finished")

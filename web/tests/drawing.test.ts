@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { inkBox, onBright, shrink } from "../src/lib/drawing.ts";
+import { filled, inkBox, onBright, shrink } from "../src/lib/drawing.ts";
 
 function sheet(side: number, left: number, top: number, width: number, height: number): number[] {
   return Array.from({ length: side * side }, (_, at) => {
@@ -30,6 +30,17 @@ test("it fills 20 of 28 rows, in the middle", () => {
   assert.equal(rows.filter(Boolean).length, 20);
   assert.equal(rows.indexOf(true), 4);
   assert.ok(seen.every((value) => value >= 0 && value <= 1));
+});
+
+test("it is made as large as the samples are", () => {
+  const whole = sheet(8, 2, 0, 4, 8);
+  const half = sheet(8, 2, 2, 2, 4);
+  assert.equal(filled([whole, half, whole], 8, 8, false), 1);
+  assert.equal(filled([half.map((value) => 1 - value)], 8, 8, true), 0.5);
+  assert.equal(filled([], 8, 8, false), 20 / 28);
+  const seen = shrink(sheet(280, 100, 40, 100, 200), 280, 280, 8, 8, 1) ?? [];
+  const rows = Array.from({ length: 8 }, (_, row) => seen.slice(row * 8, row * 8 + 8).some((value) => value > 0.5));
+  assert.ok(rows.every(Boolean));
 });
 
 test("what is drawn at the edge does not fall off", () => {

@@ -17,14 +17,14 @@ export class Refused extends Error {
 export const UNREACHABLE: Problem = {
   code: "",
   message: "crowdgrad does not answer on this machine.",
-  advice: "Start it again with `crowdgrad`; this page comes back by itself.",
+  advice: "If you ended it, start it again with `crowdgrad` and open the address it prints.",
 };
 
 type Method = "GET" | "POST" | "PUT" | "DELETE";
 
-export async function call<T>(method: Method, path: string, body?: unknown): Promise<T> {
+export async function call<T>(method: Method, path: string, body?: unknown, signal: AbortSignal | null = null): Promise<T> {
   const headers: Record<string, string> = { "X-Crowdgrad": "1" };
-  const request: RequestInit = { method, headers };
+  const request: RequestInit = { method, headers, signal };
   if (body instanceof Blob) request.body = body;
   else if (body !== undefined) {
     headers["Content-Type"] = "application/json";

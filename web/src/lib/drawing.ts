@@ -1,9 +1,10 @@
 /**
  * A drawing as a model sees it: cut out, scaled to the middle, its centre of mass in the centre, as
  * the digits of MNIST were made (LeCun, Cortes, Burges: "The MNIST database of handwritten digits").
+ * How large it is made, the samples say: a model does not know digits of another size.
  */
 
-/** How much of a picture's side the drawing fills: 20 of 28 pixels, as in MNIST. */
+/** How much of a picture's side the drawing fills where no sample says: 20 of 28 pixels, as in MNIST. */
 const FILLS = 20 / 28;
 const INK = 0.05;
 
@@ -30,10 +31,10 @@ export function inkBox(ink: ArrayLike<number>, width: number, height: number): B
 }
 
 /** The sheet (row by row, 0 to 1) as `rows` × `columns` numbers, 0 to 1; null where it is blank. */
-export function shrink(ink: ArrayLike<number>, width: number, height: number, rows: number, columns: number): number[] | null {
+export function shrink(ink: ArrayLike<number>, width: number, height: number, rows: number, columns: number, fills: number = FILLS): number[] | null {
   const box = inkBox(ink, width, height);
   if (!box) return null;
-  const scale = Math.max((box.right - box.left) / (columns * FILLS), (box.bottom - box.top) / (rows * FILLS));
+  const scale = Math.max((box.right - box.left) / (columns * fills), (box.bottom - box.top) / (rows * fills));
   const middle = mass(ink, width, box);
   const out: number[] = [];
   for (let row = 0; row < rows; row += 1) {
@@ -70,6 +71,15 @@ function mean(ink: ArrayLike<number>, width: number, height: number, left: numbe
     }
   }
   return sum / (side * side);
+}
+
+/** How much of the side most pictures fill. `turned`: they are dark on bright. */
+export function filled(pictures: readonly (readonly number[])[], rows: number, columns: number, turned: boolean): number {
+  const sides = pictures.flatMap((picture) => {
+    const box = inkBox(turned ? picture.map((value) => 1 - value) : picture, columns, rows);
+    return box ? [Math.max((box.right - box.left) / columns, (box.bottom - box.top) / rows)] : [];
+  });
+  return sides.sort((a, b) => a - b)[Math.floor(sides.length / 2)] ?? FILLS;
 }
 
 /** Whether pictures are dark on bright, by their corners: then a drawing has to be turned round. */

@@ -13,22 +13,44 @@ export class Errand<T extends Result> {
   problem = $state.raw<Problem | null>(null);
   #id = "";
   #turn = 0;
+  #abort = new AbortController();
+  readonly #key: string;
+
+  /** `name`: under which the tab remembers it, so that a reload goes on with it. */
+  constructor(name: string) {
+    this.#key = `crowdgrad-task-${name}`;
+  }
+
+  /** What was begun before a reload; null where nothing was, or the panel does not know it any more. */
+  async again(): Promise<T | null> {
+    const id = sessionStorage.getItem(this.#key);
+    if (!id) return null;
+    try {
+      await get<Task<T>>(`/api/tasks/${id}`);
+    } catch {
+      sessionStorage.removeItem(this.#key);
+      return null;
+    }
+    return this.run(async () => ({ task: id }));
+  }
 
   /** The result, or null where it failed, was stopped, or a later one took its place. */
-  async run(begin: () => Promise<Begun>): Promise<T | null> {
+  async run(begin: (signal: AbortSignal) => Promise<Begun>): Promise<T | null> {
     this.stop();
     const turn = ++this.#turn;
+    this.#abort = new AbortController();
     this.running = true;
     this.stopped = false;
     this.problem = null;
     this.say("", null);
     try {
-      const id = (await begin()).task;
+      const id = (await begin(this.#abort.signal)).task;
       if (turn !== this.#turn) {
         void call("DELETE", `/api/tasks/${id}`).catch(() => undefined);
         return null;
       }
       this.#id = id;
+      sessionStorage.setItem(this.#key, id);
       for (;;) {
         const told = await look<T>(id);
         if (turn !== this.#turn) return null;
@@ -46,6 +68,7 @@ export class Errand<T extends Result> {
       if (turn === this.#turn) {
         this.running = false;
         this.#id = "";
+        sessionStorage.removeItem(this.#key);
       }
     }
   }
@@ -57,8 +80,10 @@ export class Errand<T extends Result> {
 
   stop(): void {
     this.#turn += 1;
+    this.#abort.abort();
     if (this.#id) void call("DELETE", `/api/tasks/${this.#id}`).catch(() => undefined);
     this.#id = "";
+    sessionStorage.removeItem(this.#key);
     this.stopped = this.running;
     this.running = false;
   }

@@ -1,10 +1,15 @@
 /** Numbers and times for people: always with their unit. */
 
 const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
-const SHORT = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+const ROUGH = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
+const LARGE = new Intl.NumberFormat("en", { notation: "compact", compactDisplay: "long", maximumFractionDigits: 1 });
 
 export const whole = (value: number): string => WHOLE.format(value);
-export const short = (value: number): string => (value < 10_000 ? whole(value) : SHORT.format(value));
+/** To the last digit as long as people can read that: 0.4, 1,437, 172,000, 25.9 million. */
+export function short(value: number): string {
+  if (value >= 999_500) return LARGE.format(value);
+  return value < 100_000 && (value >= 10 || Number.isInteger(value)) ? whole(value) : ROUGH.format(value);
+}
 export const percent = (share: number, digits = 0): string => `${(100 * share).toFixed(digits)} %`;
 
 const BYTE_UNITS = ["B", "kB", "MB", "GB", "TB"] as const;

@@ -1,0 +1,131 @@
+"""Stop, pressed at every stage: each ends in words that say so, and leaves no process behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.chromium import needs_chromium
+from tests.matchmaker.running import Running as Matchmaker
+from tests.pages.panels import Running, panel, until
+from tests.pages.people import Visitor, visitor
+
+pytestmark = [needs_chromium, pytest.mark.timeout(180)]
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    folder = tmp_path_factory.mktemp("stops")
+    with (
+        Matchmaker(folder) as matchmaker,
+        panel(folder / "panel", matchmaker=matchmaker.url) as found,
+    ):
+        yield found
+
+
+@pytest.fixture
+def owner(browser: Browser, running: Running) -> Iterator[Visitor]:
+    with visitor(browser, running.url) as found:
+        yield found
+        assert found.complaints == []
+    until(lambda: not running.at_work(), f"nothing is left: {running.at_work()}")
+
+
+def slow_table(folder: Path) -> Path:
+    """A table that takes a while to read."""
+    file = folder / "long.csv"
+    rows = (f"{n},{n % 7},{n % 11},{n % 3}\n" for n in range(1_000_000))
+    file.write_text("a,b,c,y\n" + "".join(rows))
+    return file
+
+
+def test_while_data_is_prepared(owner: Visitor, running: Running, tmp_path: Path) -> None:
+    owner.go("Host")
+    owner.see("data-path").fill(str(slow_table(tmp_path)))
+    owner.page.get_by_role("button", name="Use it").click()
+    until(running.at_work, "the data is read")
+    owner.press("stop-data")
+    expect(owner.page.get_by_text("Reading was stopped.")).to_be_visible()
+    expect(owner.see("choose-digits")).to_be_enabled()
+    until(lambda: not running.at_work(), "nobody reads any more")
+
+
+def test_while_a_model_is_checked(owner: Visitor, running: Running) -> None:
+    owner.choose("digits")
+    owner.press("check-model")
+    until(running.at_work, "the model is checked")
+    owner.press("stop-check")
+    expect(owner.page.get_by_text("The check was stopped.")).to_be_visible()
+    expect(owner.see("check-model")).to_be_enabled()
+    expect(owner.see("check-report")).to_have_count(0)
+    until(lambda: not running.at_work(), "nobody checks any more")
+
+
+def test_while_the_host_starts(owner: Visitor, running: Running) -> None:
+    owner.choose("digits")
+    owner.press("start-hosting")
+    until(running.at_work, "the host starts")
+    owner.press("stop-hosting")
+    expect(owner.page.get_by_text("It was stopped before it began.")).to_be_visible()
+    expect(owner.see("start-hosting")).to_be_enabled()
+    until(lambda: not running.at_work(), "no host is left")
+    owner.go("Start")
+    expect(owner.see("now")).to_contain_text("over")
+
+
+def test_while_it_waits_for_volunteers(owner: Visitor, running: Running) -> None:
+    owner.choose("digits")
+    owner.slide("It waits for", "2")
+    owner.slide("Helpers on this computer", "1")
+    owner.start()
+    owner.expects_state("waiting")
+    expect(owner.see("volunteers")).to_contain_text("local-1")
+    ends_by_stop(owner, running)
+
+
+def test_while_it_trains_and_after_the_end(owner: Visitor, running: Running) -> None:
+    begins_long_run(owner)
+    ends_by_stop(owner, running)
+    expect(owner.see("stop")).to_have_count(0)
+    owner.page.reload()
+    owner.expects_state("stopped")
+    expect(owner.see("stop")).to_have_count(0)
+
+
+def test_while_it_is_paused(owner: Visitor, running: Running) -> None:
+    begins_long_run(owner)
+    owner.press("pause")
+    owner.expects_state("paused")
+    owner.press("stop")
+    owner.page.get_by_role("button", name="Keep training").click()
+    owner.expects_state("paused")
+    ends_by_stop(owner, running)
+
+
+def test_while_it_lends(owner: Visitor, running: Running) -> None:
+    owner.go("Lend")
+    owner.press("start-lending")
+    owner.waits_for("work-state")
+    until(running.at_work, "a volunteer is there")
+    owner.press("stop")
+    expect(owner.see("start-lending")).to_be_enabled(timeout=60_000)
+    expect(owner.see("start-lending")).to_have_text("Start lending")
+    until(lambda: not running.at_work(), "no volunteer is left")
+
+
+def begins_long_run(owner: Visitor) -> None:
+    owner.choose("digits")
+    owner.slide("Epochs", "1000")
+    owner.slide("Batch size", "8")
+    owner.slide("Helpers on this computer", "1")
+    owner.start()
+    owner.expects_state("running")
+
+
+def ends_by_stop(owner: Visitor, running: Running) -> None:
+    owner.stops()
+    owner.expects_state("stopped")
+    until(lambda: not running.at_work(), "no host and no helper is left")

@@ -1,0 +1,18 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { bytes, duration, relative, score, short } from "../src/lib/format.ts";
+
+test("numbers are as long as people can read", () => {
+  const said = [0, 0.417, 7, 1437, 17_970, 171_632, 999_999, 25_940_000].map(short);
+  assert.deepEqual(said, ["0", "0.417", "7", "1,437", "17,970", "172,000", "1 million", "25.9 million"]);
+});
+
+test("sizes and times have their unit", () => {
+  assert.deepEqual([0, 999, 104_488, 25.3e9].map(bytes), ["0 B", "999 B", "104 kB", "25.3 GB"]);
+  assert.deepEqual([0, 59.6, 90, 7260, 200_000].map(duration), ["0 s", "1 min", "1 min 30 s", "2 h 1 min", "2 days"]);
+  assert.deepEqual([relative(100, 100), relative(40, 100), relative(7300, 100)], ["now", "1 min ago", "in 2 h 0 min"]);
+});
+
+test("shares are spelled as such, losses are not", () => {
+  assert.deepEqual([score(0.965, "accuracy"), score(0.0696, null), score(null, null)], ["96.50 %", "0.06960", "–"]);
+});
