@@ -6,24 +6,30 @@ pictures come in one for each class; it never leads out of the set.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import secrets
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from crowdgrad.errors import DataMissing, UserError
-from crowdgrad.files import disk_errors
+from crowdgrad.files import PART, disk_errors
 
 MAX_FILE_BYTES = 4 << 30
 MAX_SET_BYTES = 16 << 30
 MAX_FILES = 200_000
 MAX_NAME, MAX_DEPTH = 200, 8
+DRAFTS = ".drafts"
+ABANDONED_S = 3600.0
+"""How long nothing must have come for a draft to be nobody's."""
 TOGETHER = (".npy",)
 """Files of one set that make one data set, inputs first."""
 _SET = re.compile(r"set-[0-9a-f]{16}")
-_UNSOUND = re.compile(r"[^\w .,()+=@#%&~\[\]{}-]")
+_UNSOUND = re.compile(r'[<>:"|?*]')
+"""What some file systems cannot have in a name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,40 +40,70 @@ class Uploaded:
     bytes: int
 
 
+@dataclass(slots=True, kw_only=True)
+class _Size:
+    """Of a set, with what is on its way into it."""
+
+    bytes: int
+    files: int
+
+
 class Uploads:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._sizes: dict[str, tuple[int, int]] = {}
-        """Of each set: bytes and files."""
+        self._drafts = folder / DRAFTS
+        self._swept = False
+        self._sizes: dict[str, _Size] = {}
 
     async def take(self, name: str, into: str, body: AsyncIterator[bytes]) -> Uploaded:
         """`into`: a set there is; empty: a new one. Raises UserError, DiskFull, CannotWrite."""
         parts = sound_name(name)
         known = into if into else f"set-{secrets.token_hex(8)}"
         folder = self.folder_of(known) if into else self._folder / known
-        bytes_before, files = self._size(known, folder)
-        if files >= MAX_FILES:
+        size = self._size(known, folder)
+        if size.files >= MAX_FILES:
             raise UserError(f"A set has {MAX_FILES:,} files at most.", advice="Give a folder path.")
-        file = folder.joinpath(*parts)
-        draft = file.with_name(f".{secrets.token_hex(4)}.part")
-        room, taken = min(MAX_FILE_BYTES, MAX_SET_BYTES - bytes_before), 0
+        size.files += 1
         try:
             with disk_errors(folder):
-                draft.parent.mkdir(parents=True, exist_ok=True)
-                with draft.open("xb") as out:
-                    async for piece in body:
-                        taken += len(piece)
-                        if taken > room:
-                            raise UserError(
-                                f"{name[:100]} is larger than may be uploaded ({room:,} bytes).",
-                                advice="It is on this machine already: give its path instead.",
-                            )
-                        out.write(piece)
-                os.replace(draft, file)
-        finally:
-            draft.unlink(missing_ok=True)
-        self._sizes[known] = (bytes_before + taken, files + 1)
+                taken = await self._write(folder.joinpath(*parts), size, body)
+        except BaseException:
+            size.files -= 1
+            raise
         return Uploaded(set=known, path="/".join(parts), bytes=taken)
+
+    async def _write(self, file: Path, size: _Size, body: AsyncIterator[bytes]) -> int:
+        """The whole file or nothing; how many bytes. Raises UserError, OSError."""
+        self._sweep()
+        draft, taken = self._drafts / f"{secrets.token_hex(8)}{PART}", 0
+        try:
+            with draft.open("xb") as out:
+                async for piece in body:
+                    taken += len(piece)
+                    size.bytes += len(piece)
+                    if taken > MAX_FILE_BYTES or size.bytes > MAX_SET_BYTES:
+                        raise UserError(
+                            f"{file.name[:100]} is larger than may be uploaded: "
+                            f"{MAX_FILE_BYTES >> 30} GiB a file, {MAX_SET_BYTES >> 30} GiB a set.",
+                            advice="It is on this machine already: give its path instead.",
+                        )
+                    out.write(piece)
+            _place(draft, file)
+        except BaseException:
+            size.bytes -= taken
+            draft.unlink(missing_ok=True)
+            raise
+        return taken
+
+    def _sweep(self) -> None:
+        """What killed panels left half written; another may be writing now. Raises OSError."""
+        self._drafts.mkdir(parents=True, exist_ok=True)
+        if not self._swept:
+            self._swept = True
+            for old in self._drafts.glob(f"*{PART}"):
+                with contextlib.suppress(OSError):
+                    if time.time() - old.stat().st_mtime > ABANDONED_S:
+                        old.unlink()
 
     def sources(self, name: str) -> list[str] | None:
         """What is to be prepared of a set; None where that is the name of none."""
@@ -89,11 +125,22 @@ class Uploads:
             raise DataMissing("There is no such upload.", advice="Drop the files again.")
         return self._folder / name
 
-    def _size(self, name: str, folder: Path) -> tuple[int, int]:
+    def _size(self, name: str, folder: Path) -> _Size:
         if name not in self._sizes:
             sizes = [file.stat().st_size for file in folder.rglob("*") if file.is_file()]
-            self._sizes[name] = (sum(sizes), len(sizes))
+            self._sizes[name] = _Size(bytes=sum(sizes), files=len(sizes))
         return self._sizes[name]
+
+
+def _place(draft: Path, file: Path) -> None:
+    """Raises UserError, OSError."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        os.replace(draft, file)
+    except (FileExistsError, IsADirectoryError, NotADirectoryError):
+        raise UserError(
+            f"{file.name[:100]} would be a file and a folder at once.", advice="Rename one of them."
+        ) from None
 
 
 def sound_name(name: str) -> list[str]:
