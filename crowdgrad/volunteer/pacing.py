@@ -29,41 +29,44 @@ class Pacer:
     def __init__(
         self,
         *,
-        busy: Callable[[], float] = time.thread_time,
+        busy: Callable[[], float] | None = time.thread_time,
         clock: Callable[[], float] = time.perf_counter,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`busy`: seconds spent so far. `clock`: seconds passed."""
-        self._busy = busy
+        """`busy`: seconds spent so far; None: nobody says, as of a GPU, and all the time of a unit
+        but its rests counts. `clock`: seconds passed."""
+        self._says = busy is not None
+        self._busy = busy or clock
         self._clock = clock
         self._sleep = sleep
         self._share = 1.0
         self._owed_s = 0.0
-        self._at, self._spent = clock(), busy()
+        self._at, self._spent = clock(), self._busy()
 
     def begin(self, share: float) -> None:
         """A unit, to be computed with this share of the time. What was idle since the last counts
-        as rest."""
-        self._account(0.0)
+        as rest, what it took to hear of it as work."""
+        self._account(between=True)
         self._share = share
         if share == 1:
             self._owed_s = min(0.0, self._owed_s)
 
     def rest(self) -> None:
         """Before each batch."""
-        self._account(1 / self._share)
+        self._account()
         if self._share < 1 and self._owed_s >= LEAST_S:
             self._sleep(self._owed_s)
-            self._account(0.0)
+            self._account(between=True)
 
     def end(self) -> None:
         """Of a unit."""
-        self._account(1 / self._share)
+        self._account()
 
-    def _account(self, weight: float) -> None:
+    def _account(self, *, between: bool = False) -> None:
+        """`between`: nothing was asked of it since the last time."""
         at, spent = self._clock(), self._busy()
-        owed_s = self._owed_s + weight * (spent - self._spent) - (at - self._at)
-        self._owed_s = max(-SAVED_S, owed_s)
+        busy_s = spent - self._spent if self._says or not between else 0.0
+        self._owed_s = max(-SAVED_S, self._owed_s + busy_s / self._share - (at - self._at))
         self._at, self._spent = at, spent
 
 

@@ -96,8 +96,8 @@ class Trainer:
         self.memory_bytes += resident_bytes(program, found, samples, evaluates=setup.evaluates)
         if setup.trusted is None:  # what the owner's own model takes is the owner's to judge
             _check_memory(self.memory_bytes, setup.memory_bytes)
-        # A GPU is busy while this process is not: with it, all the time of a unit counts.
-        self._pacer = Pacer() if setup.trusted is None else Pacer(busy=time.perf_counter)
+        # A GPU is busy while this process is not.
+        self._pacer = Pacer() if setup.trusted is None else Pacer(busy=None)
         self._load: Load | None = None
         self._engine: Engine | None = None
         self._packing = Packing(setup.local.codec, spec.size)

@@ -19,12 +19,15 @@ SHARES = st.floats(0.05, 0.95)
 class Time:
     """A clock, and a processor that is busy when told."""
 
-    def __init__(self, late_s: float = 0.0) -> None:
+    def __init__(self, late_s: float = 0.0, *, says: bool = True) -> None:
+        """`says`: whether anybody can ask how busy it was."""
         self.now = self.spent = self.slept = 0.0
         self._late_s = late_s
+        self._says = says
 
     def pacer(self) -> Pacer:
-        return Pacer(busy=lambda: self.spent, clock=lambda: self.now, sleep=self._sleep)
+        busy = (lambda: self.spent) if self._says else None
+        return Pacer(busy=busy, clock=lambda: self.now, sleep=self._sleep)
 
     def work(self, seconds: float, waits_s: float = 0.0) -> None:
         self.now += seconds + waits_s
@@ -39,12 +42,19 @@ class Time:
     SHARES,
     st.lists(st.floats(0.001, 0.5), min_size=20, max_size=60),
     st.floats(0, 0.01),
+    st.floats(0, 0.1),
+    st.booleans(),
 )
-def test_the_share_is_kept(share: float, batches: Sequence[float], late_s: float) -> None:
-    time = Time(late_s)
+def test_the_share_is_kept(
+    share: float, batches: Sequence[float], late_s: float, hearing_s: float, says: bool
+) -> None:
+    """With what it takes to hear of the next unit, where anybody can say how much that was."""
+    time = Time(late_s, says=says)
     pacer = time.pacer()
     for index, seconds in enumerate(batches):
         if index % 5 == 0:
+            if says and index:
+                time.work(hearing_s)
             pacer.begin(share)
         pacer.rest()
         time.work(seconds)
@@ -100,6 +110,22 @@ def test_at_full_speed_nothing_is_owed() -> None:
     time.work(1.0)
     pacer.rest()
     assert time.slept == 0
+
+
+def test_where_nobody_says_how_busy_it_was_a_unit_counts_and_the_wait_for_it_does_not() -> None:
+    time = Time(says=False)
+    pacer = time.pacer()
+    time.now += 100.0
+    pacer.begin(0.5)
+    time.work(1.0)
+    pacer.rest()
+    time.work(1.0)
+    pacer.end()
+    assert time.slept == pytest.approx(1.0 - SAVED_S)
+    time.now += 0.4
+    pacer.begin(0.5)
+    pacer.rest()
+    assert time.slept == pytest.approx(1.0 - SAVED_S + 0.6)
 
 
 def test_a_rest_is_taken_before_each_batch_once() -> None:
