@@ -10,7 +10,9 @@ from pathlib import Path
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, JSONResponse
+from fastapi.responses import HTMLResponse, JSONResponse, Response
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp
 
 from crowdgrad import __version__, webapp
@@ -28,7 +30,7 @@ from crowdgrad.panel.auth import Guard, Keys
 from crowdgrad.panel.calls import Caller
 from crowdgrad.panel.children import Children, PanelState
 from crowdgrad.panel.hub import Hub
-from crowdgrad.panel.problems import Problem, Trouble, of_error
+from crowdgrad.panel.problems import Problem, Trouble, of_error, of_mistake
 from crowdgrad.panel.results import DataFound
 from crowdgrad.panel.runs import Runs
 from crowdgrad.panel.saying import Hello, describe
@@ -43,6 +45,7 @@ STATUS: tuple[tuple[type[CrowdgradError], int], ...] = (
     (Unreachable, 409),
     (MachineError, 500),
 )
+RELOAD = "Reload the page: it may be of another version."
 
 
 class Panel:
@@ -51,6 +54,7 @@ class Panel:
     def __init__(self, settings: Settings, *, runs: Path, scratch: Path) -> None:
         """`scratch`: for what its children write, gone with it."""
         self.settings = settings
+        self.scratch = scratch
         self.hub = Hub(Hello(version=__version__))
         self.caller = Caller()
         self.children = Children(scratch, self._children_changed)
@@ -61,6 +65,8 @@ class Panel:
         self.watching = Watching(self.hub, self.runs, self.children, self.caller)
         self.known: dict[str, DataFound] = {}
         """What was found out about data, by what a draft calls it."""
+        self.looking = asyncio.Lock()
+        """One at a time where somebody only reads: many pages ask the same."""
         self.children.look()
 
     @contextlib.asynccontextmanager
@@ -138,6 +144,19 @@ def _add_troubles(app: FastAPI) -> None:
         where = ".".join(str(part) for part in first["loc"][1:])
         words = one_line(f"{where}: {first['msg']}")
         return _problem(Problem(code="422", message=f"The request makes no sense: {words}."), 422)
+
+    @app.exception_handler(HTTPException)
+    async def refused(_: Request, error: HTTPException) -> JSONResponse:
+        problem = Problem(code=str(error.status_code), message=f"{error.detail}.", advice=RELOAD)
+        return _problem(problem, error.status_code)
+
+    @app.exception_handler(ClientDisconnect)
+    async def gone(_: Request, __: ClientDisconnect) -> Response:
+        return Response(status_code=400)  # an upload broken off: nobody hears it
+
+    @app.exception_handler(Exception)
+    async def mistake(_: Request, error: Exception) -> JSONResponse:
+        return _problem(of_mistake(error), 500)
 
 
 def _problem(problem: Problem, code: int) -> JSONResponse:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from crowdgrad.errors import UserError
 from crowdgrad.host.remote.control_file import Entrance, read
 from crowdgrad.panel.problems import Problem, of_output
 from crowdgrad.process import Child, end_all
@@ -135,7 +136,11 @@ class Children:
         self._ending: set[asyncio.Task[None]] = set()
 
     def start(self, kind: Kind, arguments: Sequence[str]) -> Started:
-        started = Started(kind, arguments, self._folder)
+        """Raises UserError where its arguments are no words."""
+        try:
+            started = Started(kind, arguments, self._folder)
+        except ValueError as error:
+            raise UserError(f"That cannot be said: {error}.", advice="Type it anew.") from None
         self._all[started.id] = started
         ended = [child for child in self._all.values() if not child.alive]
         for old in ended[:-MOST_ENDED]:

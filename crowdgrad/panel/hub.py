@@ -98,12 +98,13 @@ class Hub:
         listener = Listener(run)
         self._listeners.add(listener)
         self.changed()
+        # All of it now: what is said while this goes out comes after it, and once.
+        first = [told for key, told in self._latest.items() if key[1] in ("", run)]
+        if self._lines.get(run):
+            first.append(message_of("log", {"anew": True, "lines": list(self._lines[run])}))
         try:
-            yield self._hello
-            for message in [told for key, told in self._latest.items() if key[1] in ("", run)]:
+            for message in (self._hello, *first):
                 yield message
-            if self._lines.get(run):
-                yield message_of("log", {"anew": True, "lines": list(self._lines[run])})
             while not self._closed:
                 for message in await _next(listener):
                     yield message

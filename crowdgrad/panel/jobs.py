@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
+import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -13,9 +15,11 @@ from pydantic import ConfigDict
 
 from crowdgrad.errors import JobFileError
 from crowdgrad.files import disk_errors, write_whole
+from crowdgrad.panel.places import place_of
 
-NAME = "job.toml"
-CHECKED = "checked.toml"
+NAME, ENDING = "job", ".toml"
+MAX_DEPTH = 8
+"""Of tables in tables; a job file has three."""
 KNOWN_ONLY = ConfigDict(extra="forbid")
 """A key that a table does not have is a mistake, as in a job file."""
 _KEY = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -95,21 +99,39 @@ def to_toml(draft: Draft) -> str:
     return "\n".join(lines) + "\n"
 
 
-def save(draft: Draft, home: Path, folder: str | None = None, name: str = NAME) -> Path:
-    """Where it was asked for; else beside its task, or below the home folder. Raises CannotWrite,
-    DiskFull, JobFileError."""
-    text = to_toml(draft)
-    if folder:
-        place = Path(folder).expanduser()
-    elif draft.task is not None and draft.folder:
-        place = Path(draft.folder).expanduser()
-    else:
-        place = home / "jobs" / (re.sub(r"\W+", "-", draft.title).strip("-").lower()[:60] or "job")
-    file = place.absolute() / name
-    with disk_errors(file):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(file, text.encode())
+def save(draft: Draft, home: Path, folder: str | None = None) -> Path:
+    """Where it was asked for; else beside its task, or below the home folder. A file that says
+    something else stays: it is somebody's, or a host is about to read it. Raises UserError,
+    CannotWrite, DiskFull."""
+    text = to_toml(draft).encode()
+    below = re.sub(r"\W+", "-", draft.title).strip("-").lower()[:60] or "job"
+    place = place_of(folder) if folder else _beside(draft) or home / "jobs" / below
+    with disk_errors(place):
+        file = _unused(place.absolute(), text)
+        write_whole(file, text)
     return file
+
+
+def save_to_check(draft: Draft, scratch: Path) -> Path:
+    """For a moment; beside its task, which is looked for there. Raises as `save` does."""
+    text, place = to_toml(draft).encode(), _beside(draft) or scratch
+    file = place.absolute() / f".check-{secrets.token_hex(4)}{ENDING}"
+    with disk_errors(place):
+        write_whole(file, text, sync=False)
+    return file
+
+
+def _beside(draft: Draft) -> Path | None:
+    return place_of(draft.folder) if draft.task is not None and draft.folder else None
+
+
+def _unused(folder: Path, text: bytes) -> Path:
+    """A file that is not there yet, or says the same. Raises OSError."""
+    for number in itertools.count(1):
+        file = folder / f"{NAME if number == 1 else f'{NAME}-{number}'}{ENDING}"
+        if not file.exists() or (file.is_file() and file.read_bytes() == text):
+            return file
+    raise AssertionError("numbers do not end")
 
 
 def _key(name: str) -> str:
@@ -118,7 +140,9 @@ def _key(name: str) -> str:
     return name
 
 
-def _value(value: object) -> str:
+def _value(value: object, depth: int = 0) -> str:
+    if depth > MAX_DEPTH:
+        raise JobFileError("Tables in tables in tables.", advice="No job file is that deep.")
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
@@ -126,10 +150,12 @@ def _value(value: object) -> str:
     if isinstance(value, int | float):
         return repr(value)
     if isinstance(value, Mapping):
-        inner = ", ".join(f"{_key(key)} = {_value(v)}" for key, v in value.items() if v is not None)
-        return f"{{{inner}}}"
+        inner = [
+            f"{_key(key)} = {_value(v, depth + 1)}" for key, v in value.items() if v is not None
+        ]
+        return f"{{{', '.join(inner)}}}"
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_value, value))}]"
+        return f"[{', '.join(_value(v, depth + 1) for v in value)}]"
     raise JobFileError(f"A job file cannot hold {value!r}.", advice="Leave it out.")
 
 

@@ -53,6 +53,16 @@ def of_error(error: CrowdgradError) -> Problem:
     return Problem(code=error.code, message=message, advice=error.advice, bad=bad)
 
 
+def of_mistake(error: Exception) -> Problem:
+    """Ours to mend; whoever waits must not wait for ever."""
+    return of_error(
+        CrowdgradError(
+            f"crowdgrad made a mistake: {type(error).__name__}.",
+            advice="Try again; the terminal it runs in says more.",
+        )
+    )
+
+
 def _spell(bad: BadRecord) -> str:
     where = f"{bad.file}, line {bad.line}" if bad.line else bad.file
     return f"The first: {where}: {bad.words}."

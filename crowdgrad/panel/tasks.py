@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from crowdgrad.errors import CrowdgradError, DataMissing
-from crowdgrad.panel.problems import BadRecord, Problem, of_error, of_output
+from crowdgrad.panel.problems import BadRecord, Problem, of_error, of_mistake, of_output
 from crowdgrad.panel.results import Result
 from crowdgrad.settings import child_environment
 
@@ -88,8 +88,7 @@ class Tasks:
         return self.find(name)
 
     async def end(self) -> None:
-        for name in list(self._running):
-            await self.stop(name)
+        await asyncio.gather(*map(self.stop, list(self._running)))
 
     async def _run(self, name: str, work: Work) -> None:
         def say(progress: float | None, doing: str) -> None:
@@ -104,13 +103,9 @@ class Tasks:
             end = replace(self._tasks[name], state="failed", error=of_error(error))
         except Failed as error:
             end = replace(self._tasks[name], state="failed", error=error.problem)
-        except Exception as error:  # ours to mend; whoever waits must not wait for ever
+        except Exception as error:
             logger.exception("the task %s went wrong", self._tasks[name].kind)
-            told = CrowdgradError(
-                f"crowdgrad made a mistake: {type(error).__name__}.",
-                advice="Try again; the terminal it runs in says more.",
-            )
-            end = replace(self._tasks[name], state="failed", error=of_error(told))
+            end = replace(self._tasks[name], state="failed", error=of_mistake(error))
         finally:
             self._running.pop(name, None)
         self._put(end)

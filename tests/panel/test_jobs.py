@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from crowdgrad.errors import JobFileError
-from crowdgrad.panel.jobs import Draft, Stop, Volunteers, to_toml
+from crowdgrad.errors import JobFileError, UserError
+from crowdgrad.panel.jobs import Draft, Stop, Volunteers, save, save_to_check, to_toml
 
 
 def test_a_draft_is_written_with_what_it_says_and_no_more():
@@ -69,3 +70,37 @@ def test_what_is_no_key_is_refused(recipe):
 def test_half_a_character_is_refused():
     with pytest.raises(JobFileError, match="Half a character"):
         to_toml(Draft(title="\ud800", data="digits", task="a:b"))
+
+
+def test_tables_in_tables_have_an_end():
+    deep: object = 1
+    for _ in range(500):
+        deep = {"a": [deep]}
+    with pytest.raises(JobFileError, match="Tables in tables"):
+        to_toml(Draft(title="", data="digits", task="a:b", recipe={"a": deep}))
+
+
+def test_a_file_that_says_something_else_stays(tmp_path):
+    (tmp_path / "job.toml").write_text("title = 'by hand'")
+    draft = Draft(title="Digits", data="digits", task="a:b", folder=str(tmp_path))
+    first = save(draft, tmp_path / "home")
+    assert first == tmp_path / "job-2.toml"
+    assert save(draft, tmp_path / "home") == first, "it says the same"
+    assert save(replace(draft, seed=1), tmp_path / "home", str(tmp_path)).name == "job-3.toml"
+    assert (tmp_path / "job.toml").read_text() == "title = 'by hand'"
+    assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.parametrize("folder", ["~nobody-of-that-name/x", "a\0b", "\ud800"])
+def test_what_is_no_path_is_said_so(tmp_path, folder):
+    with pytest.raises(UserError, match="no path"):
+        save(Draft(title="Digits", data="digits", task="a:b"), tmp_path, folder)
+
+
+def test_what_is_written_for_a_check_lies_where_its_task_is_looked_for(tmp_path):
+    ready = Draft(title="Digits", data="digits", model={"kind": "mlp"})
+    assert save_to_check(ready, tmp_path / "scratch").parent == tmp_path / "scratch"
+    own = Draft(title="Digits", data="digits", task="a:b", folder=str(tmp_path))
+    files = {save_to_check(own, tmp_path / "scratch") for _ in range(2)}
+    assert {file.parent for file in files} == {tmp_path}
+    assert len(files) == 2, "checks at the same time keep out of each other's way"

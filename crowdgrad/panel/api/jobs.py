@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import shlex
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -13,7 +12,8 @@ from fastapi import FastAPI
 
 from crowdgrad.errors import JobFileError, NotAgreed
 from crowdgrad.panel.api.material import Begun
-from crowdgrad.panel.jobs import CHECKED, Draft, save
+from crowdgrad.panel.jobs import Draft, save, save_to_check, to_toml
+from crowdgrad.panel.places import place_of
 from crowdgrad.panel.results import CheckReport, Stays, Travels
 from crowdgrad.panel.tasks import Say, command
 
@@ -64,10 +64,10 @@ class Started:
 def add(app: FastAPI, panel: Panel) -> None:
     @app.post("/api/check", summary="Can this model travel, and what will it cost? A task")
     async def check(wish: CheckWish) -> Begun:
-        job = save(wish.draft, panel.settings.home, None, CHECKED)
+        to_toml(wish.draft)  # what cannot be said is told at once
 
         async def work(say: Say) -> CheckReport:
-            return await _check(job, say)
+            return await _check(panel, wish.draft, say)
 
         return Begun(task=panel.tasks.start("check", work))
 
@@ -83,7 +83,7 @@ def add(app: FastAPI, panel: Panel) -> None:
 
 
 def host_arguments(panel: Panel, wish: HostWish) -> list[str]:
-    """Raises JobFileError, NotAgreed."""
+    """Raises UserError, NotAgreed."""
     if (wish.draft is None) == (wish.path is None):
         raise JobFileError("What is to be trained?", advice="Give a draft, or a job file's path.")
     if not 0 <= wish.helpers <= MOST_HELPERS:
@@ -97,14 +97,14 @@ def host_arguments(panel: Panel, wish: HostWish) -> list[str]:
         job = save(wish.draft, panel.settings.home)
     else:
         assert wish.path is not None
-        job = Path(wish.path).expanduser().absolute()
+        job = place_of(wish.path).absolute()
         if not job.is_file() or job.suffix != ".toml":
             raise JobFileError(f"{job} is no job file.", advice="Give the path of a .toml file.")
     arguments = ["host", str(job), "--helpers", str(wish.helpers), *common(panel)]
     if wish.reach == "here":
         return [*arguments, "--host", LOOPBACK]
     if wish.reach == "matchmaker":
-        arguments += ["--matchmaker", wish.matchmaker or panel.settings.matchmaker]
+        arguments += [f"--matchmaker={wish.matchmaker or panel.settings.matchmaker}"]
     return [*arguments, "--yes"]
 
 
@@ -113,8 +113,9 @@ def common(panel: Panel) -> list[str]:
     return ["--plain", "--home", home, "--runs", runs]
 
 
-async def _check(job: Path, say: Say) -> CheckReport:
+async def _check(panel: Panel, draft: Draft, say: Say) -> CheckReport:
     say(None, "Looking at the model")
+    job = save_to_check(draft, panel.scratch)
     try:
         told = await command(["check", str(job), "--json", "-"])
     finally:

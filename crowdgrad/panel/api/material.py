@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,6 +12,7 @@ from fastapi import FastAPI, Request
 from crowdgrad.capture.ready import KINDS, Slider
 from crowdgrad.data.catalogue import ENTRIES
 from crowdgrad.errors import DataMissing
+from crowdgrad.panel.places import place_of
 from crowdgrad.panel.results import DataFound
 from crowdgrad.panel.tasks import Failed, Say, errand
 from crowdgrad.panel.uploads import Uploaded
@@ -109,9 +109,10 @@ def _add_data(app: FastAPI, panel: Panel) -> None:
 
 
 def _plain(source: str) -> str:
-    if not source.strip() or "\0" in source or len(source) > 4096:
+    """Raises DataMissing, UserError."""
+    if not source.strip() or len(source) > 4096:
         raise DataMissing("No data is named.", advice="Drop a file, or choose from the catalogue.")
-    return source if source in ENTRIES else str(Path(source).expanduser())
+    return source if source in ENTRIES else str(place_of(source))
 
 
 async def find_out(
@@ -132,6 +133,7 @@ async def find_out(
 
 async def _found_now(panel: Panel, data: str) -> DataFound:
     try:
-        return await find_out(panel, [_plain(data)])
+        async with panel.looking:
+            return panel.known.get(data) or await find_out(panel, [_plain(data)])
     except Failed as error:
         raise DataMissing(error.problem.message, advice=error.problem.advice) from error

@@ -150,12 +150,20 @@ def _arguments(panel: Panel, wish: WorkWish) -> list[str]:
 
 
 async def _limit(panel: Panel, child: Started, limits: Limits) -> None:
-    """Before its first unit. Raises Unreachable."""
-    async with asyncio.timeout(READY_S):
-        while child.alive and child.entrance is None:  # noqa: ASYNC110 (a file, not an event)
-            await asyncio.sleep(EVERY_S)
-    if child.entrance is not None:
-        await _ask(panel, child, "PUT", "/limits", msgspec.json.encode(limits))
+    """Before its first unit: one that does not hear them is stopped. Raises Unreachable."""
+    try:
+        async with asyncio.timeout(READY_S):
+            while child.alive and child.entrance is None:  # noqa: ASYNC110 (a file, not an event)
+                await asyncio.sleep(EVERY_S)
+        if not child.alive:
+            return  # how it ended is told elsewhere
+        reply = await _ask(panel, child, "PUT", "/limits", msgspec.json.encode(limits))
+        taken = reply.status_code == 200
+    except (TimeoutError, Unreachable):
+        taken = False
+    if not taken:
+        panel.children.stop(child)
+        raise Unreachable("It did not hear how hard it may work.", advice="Lend it again.")
 
 
 async def _ask(
