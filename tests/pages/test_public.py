@@ -1,0 +1,103 @@
+"""The pages for everybody: a job's own, of its host and of a matchmaker, and the front page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.chromium import needs_chromium
+from tests.pages.panels import Hosting, heard, host, job_file, process, volunteer
+from tests.pages.people import PATIENCE_MS, visitor
+
+pytestmark = [needs_chromium, pytest.mark.timeout(300)]
+TITLE = "Digits <img src=x onerror=alert(1)> & more"
+WORDS = 'description = "Reads old post cards."\ncontact = "ada@example.org"'
+
+
+@dataclass(frozen=True)
+class Place:
+    matchmaker: str
+    host: Hosting
+    page: str
+    home: Path
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """A matchmaker, a published job with a page of its own, and somebody who helps."""
+    home = tmp_path_factory.mktemp("public")
+    store = ["--database", f"sqlite:///{home / 'matchmaker.db'}"]
+    with process("matchmaker", "--port", "0", *store, cwd=home) as service:
+        url = heard(service, r"http://127\.0\.0\.1:\d+").rstrip("/")
+        options = ["--matchmaker", url, "--yes", "--page", "127.0.0.1:0"]
+        with host(home / "host", job_file(TITLE, epochs=100_000, more=WORDS), *options) as hosting:
+            code = str(hosting.told["code"])
+            with volunteer(home / "anna", code, "anna", "--matchmaker", url):
+                yield Place(url, hosting, str(hosting.told["page"]), home)
+
+
+def test_a_job_tells_everybody_what_it_is_for_and_how_to_join(
+    browser: Browser, place: Place
+) -> None:
+    with visitor(browser, place.page) as guest:
+        expect(guest.page.get_by_role("heading", name=TITLE)).to_be_visible()
+        guest.waits_for("job-state", "Running")
+        for words in ("education", "Reads old post cards.", "anna", "Best accuracy"):
+            expect(guest.page.get_by_text(words).first).to_be_visible(timeout=PATIENCE_MS)
+        expect(guest.see("job-code")).to_have_text(re.compile(r"^[A-Z0-9]{3}-[A-Z0-9]{3}$"))
+        expect(guest.page.get_by_role("img", name=re.compile("QR"))).to_be_visible()
+        code = guest.see("job-code").inner_text()
+        command = f"crowdgrad work {code} --matchmaker {place.matchmaker}"
+        expect(guest.page.get_by_text(command)).to_be_visible()
+        expect(guest.page.get_by_role("link", name="ada@example.org")).to_be_visible()
+        assert guest.serious() == []
+        assert guest.complaints == []
+
+
+def test_the_matchmaker_lists_it_by_cause_and_finds_it(browser: Browser, place: Place) -> None:
+    with visitor(browser, place.matchmaker) as guest:
+        link = guest.page.get_by_role("link", name=TITLE)
+        expect(link).to_be_visible(timeout=PATIENCE_MS)
+        expect(guest.page.get_by_role("heading", name=re.compile("education"))).to_be_visible()
+        guest.see("search").fill("no such job")
+        expect(link).to_be_hidden()
+        guest.page.get_by_role("button", name="Show all jobs").click()
+        expect(link).to_be_visible()
+        guest.see("search").fill("post cards")
+        expect(link).to_be_visible()
+        assert guest.serious() == []
+        link.click()
+        guest.waits_for("job-state", "Running")
+        expect(guest.see("job-code")).to_be_visible()
+        assert guest.serious() == []
+        assert guest.complaints == []
+
+
+def test_without_scripts_they_say_the_essentials(browser: Browser, place: Place) -> None:
+    for url in (place.page, place.matchmaker):
+        with visitor(browser, url, java_script_enabled=False) as guest:
+            expect(guest.page.get_by_text(TITLE).first).to_be_visible()
+            expect(
+                guest.page.get_by_text(re.compile(r"\b[A-Z0-9]{3}-[A-Z0-9]{3}\b")).first
+            ).to_be_visible()
+            assert guest.complaints == []
+
+
+def test_where_nobody_asks_for_help_it_says_how_to_begin(browser: Browser, tmp_path: Path) -> None:
+    store = ["--database", f"sqlite:///{tmp_path / 'matchmaker.db'}"]
+    with process("matchmaker", "--port", "0", *store, cwd=tmp_path) as service:
+        url = heard(service, r"http://127\.0\.0\.1:\d+")
+        with visitor(browser, url) as guest:
+            guest.waits_for("no-jobs", "crowdgrad host job.toml --matchmaker")
+            assert guest.serious() == []
+
+
+def test_a_job_that_is_not_there_is_said_so(browser: Browser, place: Place) -> None:
+    with visitor(browser, f"{place.matchmaker}/j/ZZZ-ZZZ") as guest:
+        expect(guest.page.get_by_text("ZZZ-ZZZ").first).to_be_visible()
+        expect(guest.page.get_by_role("link").first).to_be_visible()
