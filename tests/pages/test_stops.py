@@ -95,6 +95,7 @@ def test_while_it_trains_and_after_the_end(owner: Visitor, running: Running) -> 
     expect(owner.see("stop")).to_have_count(0)
 
 
+@pytest.mark.slow  # test_reconnect.py ends like this, too
 def test_while_it_is_paused(owner: Visitor, running: Running) -> None:
     begins_long_run(owner)
     owner.press("pause")
