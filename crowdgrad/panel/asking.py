@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from crowdgrad.host.keeping.resume import CHECKPOINTS, FOLDER
 from crowdgrad.panel.problems import Problem
 from crowdgrad.panel.tasks import Failed, begin, end, last_words, problem_of
 
@@ -41,6 +42,8 @@ class _Asker:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._process: asyncio.subprocess.Process | None = None
+        self._knows = 0
+        """When the last checkpoint was written that it may have read."""
         self._one = asyncio.Lock()
         self._leaving: asyncio.Task[None] | None = None
 
@@ -69,7 +72,11 @@ class _Asker:
             await self._end()
 
     async def _put(self, question: bytes) -> dict[str, Any]:
+        written = _written_at(self._folder)
+        if written != self._knows:  # a host has gone on with the run since
+            await self._end()
         if self._process is None:
+            self._knows = written
             self._process = await begin(["crowdgrad.panel.errands.asking", str(self._folder)])
         process = self._process
         assert process.stdin is not None
@@ -90,3 +97,10 @@ class _Asker:
         process, self._process = self._process, None
         if process is not None:
             await end(process)
+
+
+def _written_at(run: Path) -> int:
+    try:
+        return (run / FOLDER / CHECKPOINTS).stat().st_mtime_ns
+    except OSError:
+        return 0

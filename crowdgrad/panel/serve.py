@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from crowdgrad.net.http import HttpServer
 from crowdgrad.net.ports import bind, reachable
 from crowdgrad.panel.app import Panel, guarded
 from crowdgrad.panel.auth import MAX_BODY_BYTES, Keys
+from crowdgrad.panel.scratch import scratch
 from crowdgrad.process import stop_requests
 from crowdgrad.settings import Settings
 
@@ -28,8 +28,8 @@ async def serve(
     listening = bind(host, port)
     port = listening.getsockname()[1]
     keys = Keys()
-    with tempfile.TemporaryDirectory(prefix="crowdgrad-panel-") as scratch, stop_requests() as stop:
-        panel = Panel(settings, runs=runs, scratch=Path(scratch))
+    with scratch() as folder, stop_requests() as stop:
+        panel = Panel(settings, runs=runs, scratch=folder)
         app = guarded(panel, keys, port, beyond=not is_loopback(host))
         server = HttpServer(app, listening, max_message_bytes=MAX_BODY_BYTES)
         await server.start()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from starlette.testclient import TestClient
@@ -26,8 +28,12 @@ DAMAGED = {
 
 
 @pytest.fixture
-def client(tmp_path: Path) -> Iterator[TestClient]:
-    panel = Panel(Settings(home=tmp_path), runs=tmp_path / "runs", scratch=tmp_path)
+def panel(tmp_path: Path) -> Panel:
+    return Panel(Settings(home=tmp_path), runs=tmp_path / "runs", scratch=tmp_path)
+
+
+@pytest.fixture
+def client(panel: Panel) -> Iterator[TestClient]:
     with TestClient(create_app(panel)) as found:
         yield found
 
@@ -104,3 +110,17 @@ def test_who_listens_in_a_hosts_place_puts_no_page_and_no_script_into_the_panel(
             assert "script" not in told.text
             assert "steal" not in told.text
         server.shutdown()
+
+
+def test_a_host_of_ours_that_hangs_can_be_stopped(client, panel, tmp_path, monkeypatch):
+    folder = a_run(tmp_path, "r", '{"id": "r", "state": "running", "stop": {"epochs": 1}}')
+    handle = os.open(folder, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)  # as a host does for as long as it lives
+    assert client.post("/api/runs/r/stop").status_code == 409, "it is somebody else's"
+    child, stopped = SimpleNamespace(alive=True), []
+    monkeypatch.setattr(panel.children, "of_run", {"r": child}.get)
+    monkeypatch.setattr(panel.children, "stop", stopped.append)
+    assert client.post("/api/runs/r/pause").status_code == 409
+    assert client.post("/api/runs/r/stop").json()["holds"]
+    assert stopped == [child]
+    os.close(handle)

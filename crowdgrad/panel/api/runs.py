@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -147,7 +148,17 @@ def _add_wishes(app: FastAPI, panel: Panel) -> None:
         try:
             return await _pass(panel, run, "POST", f"/{wish}")
         except Unreachable:
-            return _answer(_nobody_there(look(panel.runs.folder_of(run)), wish))
+            seen = await asyncio.to_thread(look, panel.runs.folder_of(run))
+            return _answer(_hanging(panel, seen, wish) or _nobody_there(seen, wish))
+
+
+def _hanging(panel: Panel, seen: Seen, wish: Wish) -> Wished | None:
+    """A host of ours that does not answer can still be stopped: in the end by force."""
+    child = panel.children.of_run(seen.id)
+    if wish != "stop" or child is None or not child.alive or seen.state == "ending":
+        return None
+    panel.children.stop(child)
+    return Wished(state="ending", changed=True, holds=True, reason="it does not answer: it ends")
 
 
 def _starting(panel: Panel, id: str, wish: Wish) -> Wished:
