@@ -61,6 +61,8 @@ class Started:
         self._doing = ""
         self._run: str | None = None
         self._ready = False
+        self._last: ChildState | None = None
+        """How it ended: read once, since all are asked again and again."""
         self.asked_to_stop = False
         self.child = Child([*arguments, "--announce", str(self.announced)], log=self._log)
 
@@ -78,7 +80,16 @@ class Started:
         self.child.ask_to_stop()
 
     def state(self) -> ChildState:
+        if self._last is not None:
+            return self._last
         code = self.child.code  # before its last words are read
+        told = self._state(code)
+        if code is not None:
+            self._last = told
+            self.child.ask_to_stop()  # nobody reads the pipe any more
+        return told
+
+    def _state(self, code: int | None) -> ChildState:
         self._listen()
         state: State = "running" if self._ready else "starting"
         error = None
