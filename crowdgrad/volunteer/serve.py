@@ -122,7 +122,7 @@ async def work(
             name=describe(key, settings.name).name,
             key=key.id,
             governor=governor,
-            totals=Past(settings.home, counted, journal).totals,
+            totals=Past(settings.home, counted, journal, key.id).totals,
             leave=lambda: visits.move_on(agent, ANOTHER),
             stop=stop.set,
             one_job=options.once or options.target is not None,

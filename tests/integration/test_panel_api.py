@@ -47,7 +47,7 @@ class Host:
         end_all([self.child], 10.0)
 
     def get(self, path: str) -> Any:
-        return json.loads(fetch(self.here["url"] + path)[1])
+        return json.loads(fetch(self.here["url"] + path, self.here["token"])[1])
 
     def post(self, path: str, body: object, token: str | None = None) -> Any:
         token = self.here["token"] if token is None else token
@@ -59,9 +59,12 @@ class Host:
             return json.loads(reply.read())
 
 
-def fetch(url: str) -> tuple[int, str]:
+def fetch(url: str, token: str = "") -> tuple[int, str]:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
-        with urllib.request.urlopen(url, timeout=30) as reply:
+        with urllib.request.urlopen(
+            urllib.request.Request(url, headers=headers), timeout=30
+        ) as reply:
             return reply.status, reply.read().decode()
     except urllib.error.HTTPError as error:
         with error:
@@ -123,6 +126,7 @@ def learned(host: Host) -> None:
 
 
 def the_model_knows_digits(host: Host) -> None:
+    assert fetch(f"{host.here['url']}/samples")[0] == 401, "records are for its owner"
     found = host.get("/samples?count=50")
     assert (found["kind"], found["shape"], found["split"]) == ("image", [8, 8], "test")
     assert found["classes"] == [str(digit) for digit in range(10)]

@@ -183,7 +183,8 @@ def _add_asking(app: FastAPI, asking: Asking, owner: Owner) -> None:
         "/samples",
         response_model=Samples,
         summary="Some test records, and what the model makes of them now",
-        responses=cannot,
+        dependencies=[Depends(owner)],
+        responses={**_REFUSED, **cannot},
     )
     async def samples(count: Annotated[int, Query(ge=1, le=MOST_SAMPLES)] = 24) -> Samples:
         try:

@@ -12,7 +12,7 @@ import msgspec
 from fastapi import FastAPI, Request, Response
 
 from crowdgrad.domain.manners import Limits
-from crowdgrad.errors import RunBusy, Unreachable, UserError
+from crowdgrad.errors import DataMissing, RunBusy, Unreachable, UserError
 from crowdgrad.net.identity import file_of, load_or_make
 from crowdgrad.panel.certificate import Given, given, svg
 from crowdgrad.panel.problems import Problem
@@ -119,7 +119,7 @@ def _add_past(app: FastAPI, panel: Panel) -> None:
     async def journal(lines: int = LINES) -> Past:
         entries = await asyncio.to_thread(Reader(panel.settings.home).all)
         shown = entries[-max(0, min(lines, 10_000)) :] if lines > 0 else []
-        return Past(entries=tuple(shown), totals=given(entries))
+        return Past(entries=tuple(shown), totals=given(entries, _key(panel)))
 
     @app.get(
         "/api/certificate.svg",
@@ -129,11 +129,18 @@ def _add_past(app: FastAPI, panel: Panel) -> None:
     )
     async def certificate() -> Response:
         home = panel.settings.home
-        entries = await asyncio.to_thread(Reader(home).all)
-        key = load_or_make(home).id if file_of(home).is_file() else ""
-        name = panel.settings.name or (f"volunteer-{key[:6]}" if key else "A volunteer")
-        text = svg(name, key or "none yet", given(entries), time.time())
+        key, entries = _key(panel), await asyncio.to_thread(Reader(home).all)
+        all_of_it = given(entries, key)
+        if not all_of_it.units:
+            raise DataMissing("This machine has not helped anybody yet.", advice="Lend it first.")
+        text = svg(panel.settings.name or f"volunteer-{key[:6]}", key, all_of_it, time.time())
         return Response(text, media_type="image/svg+xml")
+
+
+def _key(panel: Panel) -> str:
+    """This machine's; empty while it has none."""
+    home = panel.settings.home
+    return load_or_make(home).id if file_of(home).is_file() else ""
 
 
 def _arguments(panel: Panel, wish: WorkWish) -> list[str]:

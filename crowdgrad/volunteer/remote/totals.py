@@ -10,11 +10,12 @@ from crowdgrad.volunteer.tally import Tally
 
 
 class Past:
-    def __init__(self, home: Path, tally: Tally, journal: Journal) -> None:
+    def __init__(self, home: Path, tally: Tally, journal: Journal, own: str) -> None:
+        """`own`: this machine's key. What it computed for runs it hosts itself is no gift."""
         self._tally = tally
         self._journal = journal
-        entries = Reader(home).all()
-        self._seconds = sum(_seconds(entry.data) for entry in entries if entry.what == "units")
+        units = [one for one in Reader(home).all() if one.what == "units" and one.host != own]
+        self._seconds = sum(_seconds(entry.data) for entry in units)
         """Of computing, before this process began."""
 
     def totals(self) -> Totals:

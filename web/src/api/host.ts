@@ -1152,6 +1152,20 @@ export interface operations {
                     "application/json": components["schemas"]["Samples"];
                 };
             };
+            /** @description Not the token of this run */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description For another host, or from another origin */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description Validation Error */
             422: {
                 headers: {

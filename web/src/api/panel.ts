@@ -665,6 +665,8 @@ export interface components {
         DataWish: {
             source: string;
             target?: string | null;
+            /** @default false */
+            skip_bad: boolean;
         };
         /** Departure */
         Departure: {

@@ -12,7 +12,7 @@ export function every(seconds: number, act: () => Promise<void>): () => void {
       busy = false;
     }
   };
-  void step();
+  queueMicrotask(() => void step()); // not within whoever began it: what it reads is not what they depend on
   const timer = window.setInterval(() => void step(), 1000 * seconds);
   const seen = (): void => void step();
   document.addEventListener("visibilitychange", seen);

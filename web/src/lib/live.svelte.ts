@@ -71,8 +71,12 @@ class Live {
   #close(): void {
     window.clearTimeout(this.#again);
     window.clearTimeout(this.#silence);
-    if (this.#socket) this.#socket.onclose = null;
-    this.#socket?.close();
+    const socket = this.#socket;
+    if (socket) {
+      socket.onclose = socket.onmessage = null;
+      if (socket.readyState === WebSocket.CONNECTING) socket.onopen = () => socket.close(); // browsers complain else
+      else socket.close();
+    }
     this.#socket = null;
     this.connected = false;
   }

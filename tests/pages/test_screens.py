@@ -1,0 +1,166 @@
+"""Every page of the panel in light, dark and on a phone: nothing there keeps anybody out.
+
+The pictures lie in `runs/screens/` after a test run.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from playwright.sync_api import Browser, WebSocketRoute, expect
+
+from tests.chromium import needs_chromium
+from tests.pages.panels import MLP, Running, panel, until, volunteer
+from tests.pages.people import ONE, PATIENCE_MS, Visitor, visitor
+from tests.pages.screens import LOOKS, look_at
+from tests.panel.living import Browser as Caller
+
+pytestmark = [needs_chromium, pytest.mark.timeout(300)]
+MEMBERS = 1000
+DRAFT = {
+    "title": "Handwritten digits",
+    "description": "Reads post codes on old letters.",
+    "cause": "education",
+    "data": "digits",
+    "model": {**MLP, "width": 64},
+    "recipe": {"name": "crowd", "lr": 0.1, "batch_size": 32},
+}
+
+SLOWLY = {"share": 0.1, "threads": 1}
+LIMITS = {"in_use": SLOWLY, "idle": SLOWLY}
+
+
+@dataclass(frozen=True)
+class World:
+    panel: Running
+    caller: Caller
+    finished: str
+    running: str
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A panel with a run that is over, one that goes on with two volunteers, and a machine lent."""
+    home, slowly = tmp_path_factory.mktemp("screens"), ("--cpu", "10%", "--cpu-idle", "10%")
+    with panel(home / "panel") as running:
+        caller = Caller(running.url)
+        finished = _hosted(caller, {**DRAFT, "stop": {"epochs": 40}}, helpers=1)
+        caller.child(finished[0], "over")
+        going = _hosted(caller, {**DRAFT, "stop": {"epochs": 100_000}}, helpers=0)
+        where = caller.ask("GET", f"/api/runs/{going[1]}/job")["routes"][0]
+        caller.ask("POST", "/api/work", {"target": where, "limits": LIMITS})
+        question = until(lambda: _question(caller), "the owner is asked")
+        caller.ask("POST", "/api/work/answer", {"id": question, "answer": "once"})
+        with (
+            volunteer(home / "anna", where, "anna’s laptop", *slowly),
+            volunteer(home / "ben", where, "ben’s computer", *slowly),
+        ):
+            yield World(running, caller, finished[1], going[1])
+
+
+def _hosted(caller: Caller, draft: dict[str, object], *, helpers: int) -> tuple[str, str]:
+    child = caller.ask("POST", "/api/host", {"draft": draft, "helpers": helpers})["run"]
+    found = caller.child(child, "running", "failed")
+    assert found["state"] == "running", found["error"]
+    return child, found["run"]
+
+
+def _question(caller: Caller) -> str | None:
+    status = caller.ask("GET", "/api/work")["status"]
+    return status["question"]["id"] if status and status["question"] else None
+
+
+def test_start(browser: Browser, world: World) -> None:
+    def go(guest: Visitor) -> None:
+        guest.waits_for("machine", "Processor cores")
+
+    assert look_at(browser, world.panel.url, "start", go) == []
+
+
+def test_host(browser: Browser, world: World) -> None:
+    looks = iter(LOOKS)
+
+    def go(guest: Visitor) -> None:
+        guest.choose("digits")
+        if next(looks) == "light":  # it takes a while
+            guest.press("check-model")
+            guest.waits_for("check-report", "This model can travel")
+
+    assert look_at(browser, world.panel.url, "host", go) == []
+
+
+def test_a_run_that_goes_on(browser: Browser, world: World) -> None:
+    def go(guest: Visitor) -> None:
+        guest.page.goto(f"{world.panel.base}/#/run/{world.running}")
+        for name in ("anna’s laptop", "ben’s computer"):
+            expect(guest.see("volunteers").get_by_text(name)).to_be_visible(timeout=PATIENCE_MS)
+        guest.draw(ONE)
+        guest.reads("1")
+
+    assert look_at(browser, world.panel.url, "run", go) == []
+
+
+def test_a_run_that_is_over(browser: Browser, world: World) -> None:
+    def go(guest: Visitor) -> None:
+        guest.page.goto(f"{world.panel.base}/#/run/{world.finished}")
+        guest.waits_for("result", "Test accuracy")
+        expect(guest.see("draw")).to_be_visible(timeout=PATIENCE_MS)
+
+    assert look_at(browser, world.panel.url, "run-finished", go) == []
+
+
+def test_runs(browser: Browser, world: World) -> None:
+    def go(guest: Visitor) -> None:
+        guest.go("Runs")
+        title = guest.page.get_by_role("link", name="Handwritten digits", exact=True)
+        expect(title).to_have_count(2)
+
+    assert look_at(browser, world.panel.url, "runs", go) == []
+
+
+def test_lend(browser: Browser, world: World) -> None:
+    def go(guest: Visitor) -> None:
+        guest.go("Lend")
+        expect(guest.page.get_by_text("Handwritten digits").first).to_be_visible()
+
+    assert look_at(browser, world.panel.url, "lend", go) == []
+
+
+def test_of_a_thousand_volunteers_only_those_in_sight_are_in_the_page(
+    browser: Browser, world: World
+) -> None:
+    status = world.caller.ask("GET", f"/api/runs/{world.running}/status")
+    [first, *_] = status["members"]
+    many = [{**first, "position": n, "id": f"{n:016x}", "name": f"v{n}"} for n in range(MEMBERS)]
+
+    def stream(socket: WebSocketRoute) -> None:
+        for event, data in (("hello", {"version": ""}), ("status", {**status, "members": many})):
+            socket.send(json.dumps({"event": event, "data": data}))
+
+    with visitor(browser, world.panel.url) as guest:
+        guest.page.route_web_socket(re.compile("/api/events"), stream)
+        guest.page.goto(f"{world.panel.base}/#/run/{world.running}")
+        table = guest.waits_for("volunteers-scroll")
+        rows = table.get_by_role("row")
+        expect(rows.first).to_be_visible()
+        assert rows.count() < 40
+        expect(table.get_by_role("table")).to_have_attribute("aria-rowcount", f"{MEMBERS + 1}")
+        table.evaluate("(box) => box.scrollTo(0, box.scrollHeight)")
+        expect(table.get_by_text(f"v{MEMBERS - 1}", exact=True)).to_be_visible()
+        assert rows.count() < 40
+
+
+def test_nine_pages_all_go_on_hearing(browser: Browser, world: World) -> None:
+    """A browser opens six plain connections to one server: streams must not be among them."""
+    with visitor(browser, world.panel.url, reduced_motion="reduce") as guest:
+        pages = [guest.page.context.new_page() for _ in range(9)]
+        for page in pages:
+            page.goto(f"{world.panel.base}/#/run/{world.running}")
+        for page in pages:
+            tiles = page.get_by_test_id("tiles")
+            before = tiles.inner_text(timeout=PATIENCE_MS)
+            expect(tiles).not_to_have_text(before, timeout=PATIENCE_MS)
