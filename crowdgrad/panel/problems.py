@@ -43,14 +43,13 @@ class Trouble:
 
 def of_error(error: CrowdgradError) -> Problem:
     bad: tuple[BadRecord, ...] = ()
-    message = error.message
+
     if isinstance(error, BadRecords):
         bad = tuple(
             BadRecord(file=file, line=line, kind=kind, words=words)
             for file, line, kind, words in error.shown[:SHOWN]
         )
-        message = " ".join((message, *(_spell(one) for one in bad[:1])))
-    return Problem(code=error.code, message=message, advice=error.advice, bad=bad)
+    return Problem(code=error.code, message=error.message, advice=error.advice, bad=bad)
 
 
 def of_mistake(error: Exception) -> Problem:
@@ -61,11 +60,6 @@ def of_mistake(error: Exception) -> Problem:
             advice="Try again; the terminal it runs in says more.",
         )
     )
-
-
-def _spell(bad: BadRecord) -> str:
-    where = f"{bad.file}, line {bad.line}" if bad.line else bad.file
-    return f"The first: {where}: {bad.words}."
 
 
 def of_output(text: str, otherwise: str) -> Problem:

@@ -11,7 +11,7 @@ from typing import Any
 
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, expect
 
-PATIENCE_MS = 60_000
+PATIENCE_MS = 120_000
 AXE = Path(__file__).parents[2] / "web/node_modules/axe-core/axe.min.js"
 DESKTOP = {"width": 1280, "height": 900}
 PHONE = {"width": 360, "height": 740}

@@ -38,6 +38,8 @@ class DataWish:
     """A name of the catalogue, a path, or an upload's set."""
     target: str | None = None
     """The column to be learned, where it is not to be guessed."""
+    skip_bad: bool = False
+    """Leave out records that cannot be used, rather than end with them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +105,7 @@ def _add_data(app: FastAPI, panel: Panel) -> None:
         sources = panel.uploads.sources(wish.source) or [_plain(wish.source)]
 
         async def work(say: Say) -> DataFound:
-            return await find_out(panel, sources, wish.target, say)
+            return await find_out(panel, sources, wish.target, say, skip_bad=wish.skip_bad)
 
         return Begun(task=panel.tasks.start("data", work))
 
@@ -120,9 +122,12 @@ async def find_out(
     sources: list[str],
     target: str | None = None,
     say: Say = lambda progress, doing: None,
+    *,
+    skip_bad: bool = False,
 ) -> DataFound:
     """What is in a data set. Raises Failed."""
-    wish = {"sources": sources, "home": str(panel.settings.home), "target": target}
+    home = str(panel.settings.home)
+    wish = {"sources": sources, "home": home, "target": target, "skip_bad": skip_bad}
     found = msgspec.convert(await errand("data", wish, say), DataFound)
     panel.known.pop(found.data, None)
     panel.known[found.data] = found

@@ -7,6 +7,7 @@ else (tables, pictures, texts, arrays) is prepared below the home folder, once.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -38,7 +39,7 @@ Tell = Callable[..., None]
 
 
 def run(wish: dict[str, Any], tell: Tell) -> DataFound:
-    """`wish`: sources (a name, or paths), home, target. Raises CrowdgradError."""
+    """`wish`: sources (a name, or paths), home, target, skip_bad. Raises CrowdgradError."""
     sources, home = [str(source) for source in wish["sources"]], Path(wish["home"])
     progress = _Told(tell)
     only = Path(sources[0]).expanduser()
@@ -54,13 +55,18 @@ def run(wish: dict[str, Any], tell: Tell) -> DataFound:
         return _of_folder(open_folder(only.absolute()))
     if len(sources) == 1 and only.suffix == ".npz":
         return _of_arrays(str(only.absolute()), read_npz(only))
-    return _of_folder(_prepared(sources, home, wish.get("target"), progress))
+    asked: dict[str, Any] = {}
+    if wish.get("target") is not None:
+        asked["target"] = [wish["target"]]
+    if wish.get("skip_bad"):
+        asked["bad"] = "skip"
+    return _of_folder(_prepared(sources, home, asked, progress))
 
 
-def _prepared(sources: list[str], home: Path, target: str | None, progress: _Told) -> DataFolder:
+def _prepared(sources: list[str], home: Path, asked: dict[str, Any], progress: _Told) -> DataFolder:
     places = [str(Path(source).expanduser().absolute()) for source in sources]
-    wishes = preparing.asked_for(None, {} if target is None else {"target": [target]})
-    name = hashlib.sha256("\n".join((*places, target or "")).encode()).hexdigest()[:12]
+    wishes = preparing.asked_for(None, asked)
+    name = hashlib.sha256(json.dumps([places, asked]).encode()).hexdigest()[:12]
     out = home / "prepared" / f"{Path(places[0]).stem[:40] or 'data'}-{name}{preparing.ENDING}"
     return preparing.prepare_here(places, out, wishes, progress=progress, home=home).folder
 

@@ -25,6 +25,7 @@ export type Begun = OfPanel["Begun"];
 export type Machine = OfPanel["Machine"];
 export type CatalogueEntry = OfPanel["CatalogueEntry"];
 export type Uploaded = OfPanel["Uploaded"];
+export type DataWish = OfPanel["DataWish"];
 export type DataFound = OfPanel["DataFound"];
 export type ReadyModel = OfPanel["ReadyModel"];
 export type RecipeInfo = OfPanel["RecipeInfo"];

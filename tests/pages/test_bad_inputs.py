@@ -1,0 +1,198 @@
+"""What people give by mistake ends in words that help: what, where, and what to do next."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.chromium import needs_chromium
+from tests.pages.panels import Running, host, job_file, panel
+from tests.pages.people import Visitor, visitor
+
+pytestmark = [needs_chromium, pytest.mark.timeout(180)]
+PROBE = "<img src=x onerror=\"document.title='pwned'\"> & <b>bold</b>"
+STUBBORN = """
+import torch
+import crowdgrad as cg
+
+
+class Stubborn(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(64, 10)
+
+    def forward(self, x):
+        x = self.layer(x.flatten(1))
+        return x * float(x.sum().item() > 0)
+
+
+task = cg.Task(
+    model=Stubborn(),
+    loss=torch.nn.functional.cross_entropy,
+    inputs=(torch.zeros(4, 8, 8),),
+    targets=(torch.zeros(4, dtype=torch.int64),),
+)
+"""
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with panel(tmp_path_factory.mktemp("bad") / "panel") as found:
+        yield found
+
+
+@pytest.fixture
+def owner(browser: Browser, running: Running) -> Iterator[Visitor]:
+    with visitor(browser, running.url) as found:
+        yield found
+
+
+def rows(count: int) -> str:
+    return "x,y\n" + "".join(f"{n},{n % 3}\n" for n in range(count))
+
+
+def test_a_broken_row_is_named_and_may_be_left_out(owner: Visitor, tmp_path: Path) -> None:
+    (tmp_path / "broken.csv").write_text(f"{rows(60)}7\n")
+    owner.go("Host")
+    owner.see("file-input").set_input_files(tmp_path / "broken.csv")
+    owner.is_told("broken.csv, line 62", "leave such records out", "CG404")
+    expect(owner.page.get_by_text("line 62")).to_have_count(1)  # and not twice in one message
+    owner.press("skip-bad")
+    owner.waits_for("data-preview", "60 records")
+    owner.waits_for("data-problems", "1 records left out")
+    expect(owner.page.get_by_role("alert")).to_have_count(0)
+
+
+def test_files_and_paths_that_are_none(owner: Visitor, tmp_path: Path) -> None:
+    (tmp_path / "empty.csv").write_text("")
+    (tmp_path / "odd.exe").write_bytes(b"MZ\0")
+    owner.go("Host")
+    owner.see("file-input").set_input_files(tmp_path / "empty.csv")
+    owner.is_told("empty.csv has no line", "Give a table with records")
+    owner.see("file-input").set_input_files(tmp_path / "odd.exe")
+    owner.is_told("odd.exe", "We read", ".csv")
+    use = owner.page.get_by_role("button", name="Use it")
+    expect(use).to_be_disabled()
+    owner.see("data-path").fill(str(tmp_path / "nowhere.csv"))
+    use.click()
+    owner.is_told("nowhere.csv", "Give a path")
+    expect(owner.see("start-hosting")).to_be_disabled()
+    expect(owner.page.get_by_text("Choose data first.")).to_be_visible()
+
+
+def test_a_column_that_is_not_there(owner: Visitor, tmp_path: Path) -> None:
+    (tmp_path / "table.csv").write_text(rows(60))
+    owner.go("Host")
+    owner.see("data-target").fill("z")
+    owner.see("data-path").fill(str(tmp_path / "table.csv"))
+    owner.page.get_by_role("button", name="Use it").click()
+    owner.is_told("there is no column 'z'", "The columns are 'x', 'y'")
+
+
+def test_models_of_ones_own_that_cannot_travel(owner: Visitor, tmp_path: Path) -> None:
+    (tmp_path / "stubborn.py").write_text(STUBBORN)
+    owner.choose("digits")
+    owner.press("model-own")
+    expect(owner.page.get_by_text("Name your model as module:object.")).to_be_visible()
+    owner.see("task").fill("nowhere:task")
+    owner.see("task-folder").fill(str(tmp_path))
+    owner.press("check-model")
+    report = owner.waits_for("check-report", "This model could not be read")
+    expect(report).to_contain_text("No module named 'nowhere'")
+    expect(report).to_contain_text(f"It is looked for in {tmp_path}")
+    owner.see("task").fill("stubborn:task")
+    owner.press("check-model")
+    owner.waits_for("check-report", "This model cannot travel")
+    expect(report).to_contain_text("stubborn.py:13")
+    expect(report).to_contain_text("Try the model with torch.export.export alone.")
+
+
+def test_a_number_that_a_recipe_cannot_have(owner: Visitor, running: Running) -> None:
+    owner.choose("digits")
+    owner.press("recipe-async_sgd")
+    owner.page.get_by_text("Further fields of this recipe").click()
+    owner.page.get_by_label("batches_per_unit").fill("-3")
+    owner.press("start-hosting")
+    owner.is_told("-3 batches per unit is not between 1 and", "Change that", "CG102")
+    expect(owner.see("start-hosting")).to_be_enabled()
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("http://", ("is not the link of a job", "Copy it again")),
+        ("--yes", ("is no job", "Give a code or a link")),
+        ("127.0.0.1:1", ("127.0.0.1:1", "CG2")),
+    ],
+)
+def test_nonsense_in_place_of_a_code(owner: Visitor, code: str, words: tuple[str, ...]) -> None:
+    owner.go("Lend")
+    owner.page.get_by_text("Help somebody in particular").click()
+    owner.see("work-target").fill(code)
+    owner.press("start-lending")
+    owner.is_told(*words)
+    expect(owner.see("start-lending")).to_be_enabled()
+
+
+def test_a_title_is_text_wherever_it_stands(
+    browser: Browser, running: Running, tmp_path: Path
+) -> None:
+    """On each page that shows one; a run without a host has the same title as one with."""
+    with host(tmp_path / "host", job_file(PROBE, epochs=1), "--runs", str(running.runs)) as hosting:
+        run = Path(hosting.told["folder"]).name
+        hosting.process.wait(60)
+    with visitor(browser, running.url) as owner:
+        owner.go("Host")
+        owner.press("choose-digits")
+        owner.waits_for("data-preview")
+        owner.see("title").fill(PROBE)
+        owner.press("save-job")
+        owner.waits_for("saved-job", "Saved as")
+        owner.go("Runs")
+        owner.page.get_by_role("link", name=PROBE, exact=True).click()
+        owner.expects_state("finished")
+        expect(owner.page.get_by_role("heading", name=PROBE)).to_be_visible()
+        twin = running.runs / f"{run}b"
+        shutil.copytree(running.runs / run, twin)
+        told = (twin / "job.json").read_text()
+        (twin / "job.json").write_text(told.replace(run, twin.name))
+        owner.page.reload()
+        expect(owner.see("compare").locator("option", has_text=PROBE)).to_have_count(1)
+        assert "pwned" not in owner.page.title()
+        assert owner.page.locator("img[src='x']").count() == 0
+
+
+def test_a_busy_port_is_said_in_the_terminal(tmp_path: Path) -> None:
+    job = tmp_path / "job.toml"
+    job.write_text(job_file("Digits"))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        for command in (["panel", "--no-browser"], ["host", str(job), "--host", "127.0.0.1"]):
+            told = subprocess.run(
+                [
+                    sys.executable,
+                    "-m",
+                    "crowdgrad",
+                    *command,
+                    "--port",
+                    port,
+                    "--home",
+                    str(tmp_path),
+                ],
+                capture_output=True,
+                text=True,
+                check=False,
+                cwd=tmp_path,
+                timeout=60,
+            )
+            assert told.returncode != 0
+            assert port in told.stderr
+            assert "--port" in told.stderr, "what to do"
+            assert "Traceback" not in told.stderr
