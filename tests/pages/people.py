@@ -131,8 +131,9 @@ class Visitor:
 
 @contextlib.contextmanager
 def visitor(browser: Browser, url: str, *, phone: bool = False, **more: Any) -> Iterator[Visitor]:
-    """In a browser of their own: no cookie of others."""
-    context = browser.new_context(viewport=PHONE if phone else DESKTOP, **more)
+    """In a browser of their own: no cookie of others, and nothing that moves."""
+    wishes = {"viewport": PHONE if phone else DESKTOP, "reduced_motion": "reduce", **more}
+    context = browser.new_context(**wishes)
     try:
         found = Visitor(context.new_page())
         found.page.goto(url)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,48 +22,19 @@ window.WebSocket = class extends WebSocket {
 pytestmark = [needs_chromium, pytest.mark.timeout(300)]
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("reconnect") / "panel"
+def test_it_goes_on_whatever_breaks(browser: Browser, tmp_path: Path) -> None:
+    home = tmp_path / "panel"
+    with panel(home) as running, visitor(browser, running.url) as page:
+        page.page.add_init_script(NOTE_SOCKETS)
+        begins(page, running)
+        host_is_killed(page, running)
+        stream_breaks(page)
+        panel_ends(page, running)
+        with panel(home, port=running.port) as again:
+            is_let_in_again(page, again)
 
 
-@pytest.fixture
-def owner(browser: Browser, home: Path) -> Iterator[tuple[Visitor, Running]]:
-    with panel(home) as running, visitor(browser, running.url) as found:
-        found.page.add_init_script(NOTE_SOCKETS)
-        yield found, running
-
-
-def test_a_reload_loses_nothing(owner: tuple[Visitor, Running]) -> None:
-    page, running = owner
-    page.choose("digits")
-    page.slide("width", "32")
-    page.slide("Epochs", "50")
-    page.see("title").fill("Kept")
-    page.press("recipe-async_sgd")
-    page.press("check-model")
-    until(running.at_work, "it is checked")
-    page.page.reload()
-    page.waits_for("check-report", "This model can travel")
-    page.page.reload()
-    page.waits_for("data-preview", "1,797 records")
-    page.waits_for("check-report", "This model can travel")
-    expect(page.page.get_by_label("Epochs", exact=True)).to_have_attribute("aria-valuetext", "50")
-    expect(page.page.get_by_label("width", exact=True)).to_have_value("32")
-    expect(page.see("recipe-async_sgd")).to_be_checked()
-    expect(page.see("title")).to_have_value("Kept")
-    for place in ("Start", "Runs", "Lend"):
-        page.go(place)
-        heading = page.page.get_by_role("heading", level=1).inner_text()
-        page.page.reload()
-        expect(page.page.get_by_role("heading", level=1)).to_have_text(heading)
-    assert page.complaints == []
-
-
-def test_it_goes_on_whatever_breaks(
-    browser: Browser, home: Path, owner: tuple[Visitor, Running]
-) -> None:
-    page, running = owner
+def begins(page: Visitor, running: Running) -> None:
     page.choose("digits")
     page.slide("Epochs", "1000")
     page.slide("Batch size", "8")
@@ -77,11 +47,6 @@ def test_it_goes_on_whatever_breaks(
     page.expects_state("running")
     page.page.reload()
     learns(page)
-    host_is_killed(page, running)
-    stream_breaks(page)
-    panel_starts_anew(page, running)
-    with panel(home, port=running.port) as again:
-        page_is_let_in_again(page, again)
 
 
 def learns(page: Visitor) -> None:
@@ -118,13 +83,13 @@ def stream_breaks(page: Visitor) -> None:
     learns(page)
 
 
-def panel_starts_anew(page: Visitor, running: Running) -> None:
+def panel_ends(page: Visitor, running: Running) -> None:
     running.process.send_signal(signal.SIGINT)
     page.waits_for("gap", "crowdgrad does not answer. Trying again")
     running.process.wait(60)
 
 
-def page_is_let_in_again(page: Visitor, again: Running) -> None:
+def is_let_in_again(page: Visitor, again: Running) -> None:
     page.waits_for("gap", "Open the address it printed")
     page.page.context.new_page().goto(again.url)
     expect(page.see("gap")).to_have_count(0, timeout=PATIENCE_MS)
@@ -138,6 +103,11 @@ def page_is_let_in_again(page: Visitor, again: Running) -> None:
     page.press("stop")
     page.page.get_by_role("button", name="Keep training").click()
     page.expects_state("paused")
+    page.press("resume")
+    page.expects_state("running")
     page.stops()
     page.expects_state("stopped")
     until(lambda: not again.at_work(), "no host and no helper is left")
+    page.page.reload()
+    page.expects_state("stopped")
+    expect(page.see("stop")).to_have_count(0)

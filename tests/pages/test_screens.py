@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, WebSocketRoute, expect
 from tests.chromium import needs_chromium
 from tests.pages.panels import MLP, Running, panel, until, volunteer
 from tests.pages.people import ONE, PATIENCE_MS, Visitor, visitor
-from tests.pages.screens import LOOKS, look_at
+from tests.pages.screens import look_at
 from tests.panel.living import Browser as Caller
 
 pytestmark = [needs_chromium, pytest.mark.timeout(300)]
@@ -82,13 +82,10 @@ def test_start(browser: Browser, world: World) -> None:
 
 
 def test_host(browser: Browser, world: World) -> None:
-    looks = iter(LOOKS)
-
     def go(guest: Visitor) -> None:
         guest.choose("digits")
-        if next(looks) == "light":  # it takes a while
-            guest.press("check-model")
-            guest.waits_for("check-report", "This model can travel")
+        guest.press("check-model")
+        guest.waits_for("check-report", "This model can travel")
 
     assert look_at(browser, world.panel.url, "host", go) == []
 

@@ -57,6 +57,7 @@ def test_while_a_model_is_checked(owner: Visitor, running: Running) -> None:
     owner.choose("digits")
     owner.press("check-model")
     until(running.at_work, "the model is checked")
+    owner.page.reload()
     owner.press("stop-check")
     expect(owner.page.get_by_text("The check was stopped.")).to_be_visible()
     expect(owner.see("check-model")).to_be_enabled()
@@ -86,6 +87,7 @@ def test_while_it_waits_for_volunteers(owner: Visitor, running: Running) -> None
     ends_by_stop(owner, running)
 
 
+@pytest.mark.slow  # so does test_reconnect.py
 def test_while_it_trains_and_after_the_end(owner: Visitor, running: Running) -> None:
     begins_long_run(owner)
     ends_by_stop(owner, running)
@@ -95,7 +97,7 @@ def test_while_it_trains_and_after_the_end(owner: Visitor, running: Running) -> 
     expect(owner.see("stop")).to_have_count(0)
 
 
-@pytest.mark.slow  # test_reconnect.py ends like this, too
+@pytest.mark.slow
 def test_while_it_is_paused(owner: Visitor, running: Running) -> None:
     begins_long_run(owner)
     owner.press("pause")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import urllib.request
 from pathlib import Path
 
@@ -14,12 +15,17 @@ from tests.chromium import needs_chromium
 from tests.pages.panels import Running, panel, until, volunteer
 from tests.pages.people import ONE, PATIENCE_MS, ZERO, Visitor, visitor
 
+TITLE = "My <b>digits</b> & <img src=x onerror=alert(1)>"
+"""Text, wherever it stands."""
 pytestmark = [needs_chromium, pytest.mark.timeout(300)]
 
 
 def test_from_host_a_model_to_a_digit_that_is_read(browser: Browser, tmp_path: Path) -> None:
     # Found on the network: only then there is a code without a matchmaker.
-    with panel(tmp_path / "panel", lan="yes") as running, visitor(browser, running.url) as owner:
+    with (
+        panel(tmp_path / "panel", lan="yes") as running,
+        visitor(browser, running.url, reduced_motion="no-preference") as owner,
+    ):
         owner.waits_for("machine", "Processor cores")
         owner.press("go-host")
         chooses_everything(owner)
@@ -44,7 +50,7 @@ def test_from_host_a_model_to_a_digit_that_is_read(browser: Browser, tmp_path: P
         owner.reads("1")
         expect(owner.see("volunteers")).to_contain_text("4 took part")
         expect(owner.see("volunteers")).not_to_contain_text("here")
-        finds_it_again(owner, run)
+        finds_it_again(owner, running.runs / run)
         assert owner.complaints == []
 
 
@@ -71,8 +77,21 @@ def chooses_everything(owner: Visitor) -> None:
     expect(owner.page.get_by_text("Agree that volunteers can keep the data")).to_be_visible()
     owner.press("agree")
     owner.slide("Helpers on this computer", "1")
-    owner.see("title").fill("My digits")
+    owner.see("title").fill(TITLE)
+    keeps_its_choices(owner)
     expect(owner.see("check-report")).not_to_contain_text("You changed something")
+
+
+def keeps_its_choices(owner: Visitor) -> None:
+    """Whatever reloads the page."""
+    owner.page.reload()
+    owner.waits_for("data-preview", "1,797 records")
+    owner.waits_for("check-report", "This model can travel")
+    epochs = owner.page.get_by_label("Epochs", exact=True)
+    expect(epochs).to_have_attribute("aria-valuetext", "1000")
+    expect(owner.page.get_by_label("width", exact=True)).to_have_value("32")
+    expect(owner.see("agree")).to_be_checked()
+    expect(owner.see("title")).to_have_value(TITLE)
 
 
 def sees_how_to_invite(owner: Visitor) -> None:
@@ -105,6 +124,9 @@ def sees_it_learn(owner: Visitor) -> None:
 
 
 def steers_it(owner: Visitor) -> None:
+    owner.see("rate").fill("quick")
+    owner.page.get_by_role("button", name="Set", exact=True).click()
+    owner.is_told("Type a number above 0.")
     owner.see("rate").fill("0.05")
     owner.page.get_by_role("button", name="Set", exact=True).click()
     expect(owner.page.get_by_text("Now 0.05")).to_be_visible(timeout=PATIENCE_MS)
@@ -114,10 +136,17 @@ def steers_it(owner: Visitor) -> None:
     owner.expects_state("running")
 
 
-def finds_it_again(owner: Visitor, run: str) -> None:
+def finds_it_again(owner: Visitor, run: Path) -> None:
+    twin = run.with_name(f"{run.name}b")  # to compare it with
+    shutil.copytree(run, twin)
+    told = (twin / "job.json").read_text(encoding="utf-8")
+    (twin / "job.json").write_text(told.replace(run.name, twin.name), encoding="utf-8")
     owner.go("Runs")
-    line = owner.page.get_by_role("listitem").filter(has_text=run)
+    line = owner.page.get_by_role("listitem").filter(has_text=re.compile(rf"{run.name}\b"))
     expect(line).to_contain_text("Finished")
     expect(line).not_to_contain_text("at work")
-    line.get_by_role("link", name="My digits", exact=True).click()
+    line.get_by_role("link", name=TITLE, exact=True).click()
     owner.expects_state("finished")
+    owner.see("compare").select_option(twin.name)
+    owner.waits_for("curves", "the other run")
+    assert owner.page.locator("img[src='x']").count() == 0
