@@ -75,7 +75,7 @@ class Visitor:
     def choose(self, data: str = "digits") -> None:
         self.go("Host")
         self.press(f"choose-{data}")
-        self.waits_for("data-preview", data)
+        self.waits_for("data-preview", data.capitalize())
 
     def start(self) -> str:
         """Begin to host; the run's id."""

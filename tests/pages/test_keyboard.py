@@ -88,7 +88,7 @@ def test_a_new_page_begins_at_its_top(owner: Visitor) -> None:
 def test_hosting_by_keys_alone(owner: Visitor) -> None:
     owner.page.get_by_role("link", name="Host a model").press("Enter")
     owner.see("choose-digits").press("Enter")
-    owner.waits_for("data-preview", "digits")
+    owner.waits_for("data-preview", "Digits")
     owner.see("model-mlp").press("ArrowRight")
     expect(owner.see("model-cnn")).to_be_checked()
     slider = owner.page.get_by_label("Epochs", exact=True)

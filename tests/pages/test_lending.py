@@ -34,7 +34,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 def test_from_a_question_to_a_certificate(browser: Browser, running: Running) -> None:
     with visitor(browser, running.url) as lender:
         lender.go("Lend")
-        expect(lender.see("impact")).to_contain_text("appears here when this machine has helped")
+        expect(lender.see("impact")).to_contain_text("appears here a minute after")
         lender.press("start-lending")
         says_yes(lender)
         sees_what_it_does(lender)

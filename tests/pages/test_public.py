@@ -12,7 +12,8 @@ from playwright.sync_api import Browser, expect
 
 from tests.chromium import needs_chromium
 from tests.pages.panels import Hosting, heard, host, job_file, process, volunteer
-from tests.pages.people import PATIENCE_MS, visitor
+from tests.pages.people import PATIENCE_MS, Visitor, visitor
+from tests.pages.screens import look_at
 
 pytestmark = [needs_chromium, pytest.mark.timeout(300)]
 TITLE = "Digits <img src=x onerror=alert(1)> & more"
@@ -37,7 +38,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         options = ["--matchmaker", url, "--yes", "--page", "127.0.0.1:0"]
         with host(home / "host", job_file(TITLE, epochs=100_000, more=WORDS), *options) as hosting:
             code = str(hosting.told["code"])
-            with volunteer(home / "anna", code, "anna", "--matchmaker", url):
+            with volunteer(home / "anna", code, "anna", "--matchmaker", url, "--pace", "100"):
                 yield Place(url, hosting, str(hosting.told["page"]), home)
 
 
@@ -76,6 +77,20 @@ def test_the_matchmaker_lists_it_by_cause_and_finds_it(browser: Browser, place: 
         expect(guest.see("job-code")).to_be_visible()
         assert guest.serious() == []
         assert guest.complaints == []
+
+
+def test_how_they_look(browser: Browser, place: Place) -> None:
+    def job(guest: Visitor) -> None:
+        guest.waits_for("job-state", "Running")
+
+    def front(guest: Visitor) -> None:
+        expect(guest.page.get_by_role("link", name=TITLE)).to_be_visible(timeout=PATIENCE_MS)
+
+    at_matchmaker = f"{place.matchmaker}/j/{place.host.told['code']}"
+    wrong = look_at(browser, place.page, "job", job)
+    wrong += look_at(browser, place.matchmaker, "front", front)
+    wrong += look_at(browser, at_matchmaker, "job-at-matchmaker", job)
+    assert wrong == []
 
 
 def test_without_scripts_they_say_the_essentials(browser: Browser, place: Place) -> None:

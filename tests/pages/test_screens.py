@@ -5,6 +5,7 @@ The pictures lie in `runs/screens/` after a test run.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Iterator
@@ -27,7 +28,7 @@ DRAFT = {
     "cause": "education",
     "data": "digits",
     "model": {**MLP, "width": 64},
-    "recipe": {"name": "crowd", "lr": 0.1, "batch_size": 32},
+    "recipe": {"name": "crowd", "lr": 0.1, "batch_size": 32, "batches_per_unit": 20},
 }
 
 SLOWLY = {"share": 0.1, "threads": 1}
@@ -40,6 +41,19 @@ class World:
     caller: Caller
     finished: str
     running: str
+
+    def members(self) -> list[str]:
+        status = self.caller.ask("GET", f"/api/runs/{self.running}/status")
+        return [one["name"] for one in status["members"]]
+
+    @contextlib.contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Only so long does the run that goes on take a core."""
+        self.caller.ask("POST", f"/api/runs/{self.running}/resume")
+        try:
+            yield
+        finally:
+            self.caller.ask("POST", f"/api/runs/{self.running}/pause")
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +73,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             volunteer(home / "anna", where, "anna’s laptop", *slowly),
             volunteer(home / "ben", where, "ben’s computer", *slowly),
         ):
-            yield World(running, caller, finished[1], going[1])
+            found = World(running, caller, finished[1], going[1])
+            with found.at_work():
+                until(lambda: len(found.members()) == 4, "all are there")
+            yield found
 
 
 def _hosted(caller: Caller, draft: dict[str, object], *, helpers: int) -> tuple[str, str]:
@@ -98,7 +115,8 @@ def test_a_run_that_goes_on(browser: Browser, world: World) -> None:
         guest.draw(ONE)
         guest.reads("1")
 
-    assert look_at(browser, world.panel.url, "run", go) == []
+    with world.at_work():
+        assert look_at(browser, world.panel.url, "run", go) == []
 
 
 def test_a_run_that_is_over(browser: Browser, world: World) -> None:
@@ -124,7 +142,8 @@ def test_lend(browser: Browser, world: World) -> None:
         guest.go("Lend")
         expect(guest.page.get_by_text("Handwritten digits").first).to_be_visible()
 
-    assert look_at(browser, world.panel.url, "lend", go) == []
+    with world.at_work():
+        assert look_at(browser, world.panel.url, "lend", go) == []
 
 
 def test_of_a_thousand_volunteers_only_those_in_sight_are_in_the_page(
@@ -151,13 +170,13 @@ def test_of_a_thousand_volunteers_only_those_in_sight_are_in_the_page(
         assert rows.count() < 40
 
 
-def test_nine_pages_all_go_on_hearing(browser: Browser, world: World) -> None:
+def test_twelve_pages_all_go_on_hearing(browser: Browser, world: World) -> None:
     """A browser opens six plain connections to one server: streams must not be among them."""
-    with visitor(browser, world.panel.url, reduced_motion="reduce") as guest:
-        pages = [guest.page.context.new_page() for _ in range(9)]
+    with world.at_work(), visitor(browser, world.panel.url) as guest:
+        pages = [guest.page.context.new_page() for _ in range(12)]
         for page in pages:
-            page.goto(f"{world.panel.base}/#/run/{world.running}")
+            page.goto(f"{world.panel.base}/#/work")
         for page in pages:
-            tiles = page.get_by_test_id("tiles")
-            before = tiles.inner_text(timeout=PATIENCE_MS)
-            expect(tiles).not_to_have_text(before, timeout=PATIENCE_MS)
+            figures = page.get_by_test_id("work-figures")
+            before = figures.inner_text(timeout=PATIENCE_MS)
+            expect(figures).not_to_have_text(before, timeout=PATIENCE_MS)

@@ -74,7 +74,7 @@ def test_while_the_host_starts(owner: Visitor, running: Running) -> None:
     expect(owner.see("start-hosting")).to_be_enabled()
     until(lambda: not running.at_work(), "no host is left")
     owner.go("Start")
-    expect(owner.see("now")).to_contain_text("over")
+    expect(owner.see("now")).to_contain_text("Nothing runs on this machine now.")
 
 
 def test_while_it_waits_for_volunteers(owner: Visitor, running: Running) -> None:

@@ -1,6 +1,7 @@
 /** Numbers and times for people: always with their unit. */
 
 const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const TENTHS = new Intl.NumberFormat("en", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
 const ROUGH = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
 const LARGE = new Intl.NumberFormat("en", { notation: "compact", compactDisplay: "long", maximumFractionDigits: 1 });
 
@@ -11,6 +12,10 @@ export function short(value: number): string {
   return value < 100_000 && (value >= 10 || Number.isInteger(value)) ? whole(value) : ROUGH.format(value);
 }
 export const percent = (share: number, digits = 0): string => `${(100 * share).toFixed(digits)} %`;
+
+export const capital = (words: string): string => words.charAt(0).toUpperCase() + words.slice(1);
+/** One digit behind the point: epochs done. */
+export const tenths = (value: number): string => TENTHS.format(value);
 
 const BYTE_UNITS = ["B", "kB", "MB", "GB", "TB"] as const;
 

@@ -1,6 +1,7 @@
 /** What is chosen on the host page; kept in the tab, so that a reload loses nothing. */
 import { get } from "./api.ts";
 import { rescale } from "./estimate.ts";
+import { capital } from "./format.ts";
 import { t } from "./texts.ts";
 import type { CheckReport, DataFound, Draft, Estimate, Reach, ReadyModel, RecipeInfo } from "./types.ts";
 
@@ -61,7 +62,7 @@ class Hosting {
   /** Take the data, and with it a model and numbers that suit it. */
   async take(found: DataFound): Promise<void> {
     const draft = this.draft;
-    if (!draft.title || draft.title === this.now.found?.title) draft.title = found.title;
+    if (!draft.title || draft.title === capital(this.now.found?.title ?? "")) draft.title = capital(found.title);
     draft.data = found.data;
     draft.recipe["batch_size"] = found.records < SMALL ? 32 : 100;
     draft.stop.epochs = found.records < SMALL ? 20 : 5;
