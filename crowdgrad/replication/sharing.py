@@ -313,8 +313,9 @@ class Sharer:
             self._was_bad(node, number)
         except (DiskFull, CannotWrite) as error:
             if not self._full:
+                self._full = True
                 self._terms.note(f"{error.message} Only what units need is fetched from now on.")
-            self._full = True
+                self._want()  # the host hears it now, not when a unit needs something next
             self._fetching.ungot(node, number)
             self._tell((number,), here=False)
             self._hand_over(number, data)
