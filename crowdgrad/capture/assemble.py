@@ -10,11 +10,12 @@ from torch import Tensor
 
 from crowdgrad.capture.advice import explain
 from crowdgrad.capture.cost import work_per_sample
-from crowdgrad.capture.export import OPSET, Port, to_onnx
+from crowdgrad.capture.export import Port, to_onnx
 from crowdgrad.capture.holdings import NAMES, Holdings, specs
 from crowdgrad.capture.lift import lift, plan_noise
 from crowdgrad.capture.objective import Objective
 from crowdgrad.capture.trace import Traced
+from crowdgrad.capture.translator import OPSET
 from crowdgrad.domain.program import NoiseSpec, ProgramSpec, TensorSpec
 from crowdgrad.errors import CaptureError
 from crowdgrad.program.sizes import BATCH

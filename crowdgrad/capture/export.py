@@ -21,12 +21,11 @@ from onnxscript.optimizer._constant_folding import FoldConstantsPass
 from torch.export import ExportedProgram
 
 from crowdgrad.capture.tidy import tidy
-from crowdgrad.capture.translator import hurried
+from crowdgrad.capture.translator import OPSET, hurried
 from crowdgrad.domain.program import DType
 from crowdgrad.errors import CaptureError
 from crowdgrad.program.sizes import BATCH
 
-OPSET: Final = 20
 _IR_VERSION: Final = 10
 _FEW: Final = 16
 Sizes = tuple[int | str, ...]

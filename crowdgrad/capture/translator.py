@@ -24,6 +24,7 @@ from torch.onnx._internal.exporter import _decomp, _fx_passes
 from torch.onnx._internal.exporter._registration import ONNXRegistry
 
 aten = torch.ops.aten
+OPSET: Final = 20
 Call = tuple[OpOverload, tuple[Any, ...], dict[str, Any]]
 """Operator, arguments and options."""
 _make = ONNXRegistry.from_torchlib
@@ -94,7 +95,8 @@ _CHECKS: Final = {aten._assert_tensor_metadata.default}
 
 @cache
 def _translated() -> frozenset[Any]:
-    return frozenset(_decomp.get_onnx_implemented_overloads(_table()))
+    table = _table(opset_version=OPSET)  # as torch.onnx asks for it: one table serves both
+    return frozenset(_decomp.get_onnx_implemented_overloads(table))
 
 
 @cache

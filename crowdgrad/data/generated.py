@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
@@ -19,15 +21,18 @@ SPIRAL_NOISE = 0.02
 
 
 def digits() -> DataSet:
-    """1,797 pictures of 8×8 pixels from 0 to 16. Raises MissingExtra without scikit-learn."""
-    try:
-        from sklearn.datasets import load_digits
-    except ImportError as error:
-        raise _without("the digits come") from error
-    bunch = load_digits()
+    """1,797 pictures of 8×8 pixels from 0 to 16. Raises MissingExtra without scikit-learn.
+
+    The file is read where scikit-learn has it: to import that takes two seconds, to read 6 ms.
+    """
+    carrier = importlib.util.find_spec("sklearn")
+    if carrier is None or carrier.origin is None:
+        raise _without("the digits come")
+    file = Path(carrier.origin).parent / "datasets" / "data" / "digits.csv.gz"
+    table = np.loadtxt(file, delimiter=",", dtype=np.uint8)
     dataset = from_arrays(
-        np.asarray(bunch.images, np.uint8),
-        np.asarray(bunch.target, np.uint8),
+        table[:, :-1].reshape(-1, 8, 8),
+        table[:, -1],
         title="digits",
         test=DIGITS_TEST_RECORDS,
         seed=SPLIT_SEED,

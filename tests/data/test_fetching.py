@@ -366,7 +366,7 @@ def test_what_cannot_be_fetched_falls_back_and_says_so(
 def test_without_scikit_learn_spirals_remain(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    monkeypatch.setitem(sys.modules, "sklearn", None)
     with pytest.raises(MissingExtra, match="scikit-learn"):
         catalogue.load("digits", cache=tmp_path)
     name, dataset, story = catalogue.load_or_fallback("mnist", cache=tmp_path, offline=True)
@@ -388,6 +388,17 @@ def test_an_unknown_name_is_a_mistake(tmp_path: Path) -> None:
     for function in (catalogue.load, catalogue.fetch, catalogue.load_or_fallback):
         with pytest.raises(DataMissing, match="mnist, digits, spirals"):
             function("imagenet", cache=tmp_path)
+
+
+def test_the_digits_are_those_that_scikit_learn_itself_reads(tmp_path: Path) -> None:
+    from sklearn.datasets import load_digits
+
+    dataset, theirs = catalogue.load("digits", cache=tmp_path), load_digits()
+    images, labels = (
+        np.concatenate([columns[n] for columns in dataset.splits.values()]) for n in (0, 1)
+    )
+    ours = sorted(zip(images.reshape(-1, 64).tolist(), labels.tolist(), strict=True))
+    assert ours == sorted(zip(theirs.data.tolist(), theirs.target.tolist(), strict=True))
 
 
 def test_the_digits(tmp_path: Path) -> None:
