@@ -153,6 +153,12 @@ def disk_errors(where: Path, advice: str = "Choose a place you may write to.") -
         ) from error
 
 
+def private_folder(path: Path) -> None:
+    """Made where it is missing, and its owner's alone in any case. Raises OSError."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.chmod(0o700)
+
+
 def write_parts(disk: Disk, path: Path, parts: Iterable[Bytes]) -> int:
     """One file of all the parts, or nothing new at all; it lasts when this returns.
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crowdgrad.cli.output import JSON_HELP, add_tied, write_json
+from crowdgrad.cli.output import JSON_HELP, add_common, write_json
 from crowdgrad.errors import DataError, ProgramError, TargetError, UserError
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("target", metavar="MODULE:OBJECT", help="the task or job, or a job file")
     parser.add_argument("--no-speed", action="store_true", help="do not measure how fast it is")
     parser.add_argument("--json", metavar="FILE", help=JSON_HELP)
-    add_tied(parser)
+    add_common(parser)
     parser.set_defaults(run=run)
 
 
@@ -95,7 +95,7 @@ def _examine(args: argparse.Namespace, say: Callable[[str], None]) -> dict[str, 
     from crowdgrad.capture.capture import capture
     from crowdgrad.capture.speed import measure
 
-    subject = _subject(args.target)
+    subject = _subject(args.target, args.home)
     captured = capture(
         subject.task, subject.fields, say, subject.records, batch_size=subject.batch_size
     )
@@ -120,7 +120,7 @@ def _examine(args: argparse.Namespace, say: Callable[[str], None]) -> dict[str, 
     return found
 
 
-def _subject(target: str) -> Subject:
+def _subject(target: str, home: str | None) -> Subject:
     from crowdgrad.capture.loading import load_object
     from crowdgrad.capture.pretrained import load_weights
     from crowdgrad.capture.task import Task
@@ -131,7 +131,7 @@ def _subject(target: str) -> Subject:
 
     found: object
     if target.endswith(".toml"):
-        found = read_plan(target, load().home / "data")
+        found = read_plan(target, load({"home": home}).home / "data")
     else:
         found = load_object(target, Path.cwd(), object)
     if isinstance(found, Task):

@@ -6,6 +6,8 @@ import argparse
 import os
 import subprocess
 import sys
+import threading
+from functools import partial
 from pathlib import Path
 
 from crowdgrad.cli.output import add_common
@@ -60,10 +62,13 @@ def run(args: argparse.Namespace) -> int:
         print(LOUD, file=sys.stderr, flush=True)
 
     def started(url: str, once: str) -> None:
-        shown = not args.no_browser and _can_show() and _show(once, own_window=args.app)
         print(f"The control panel: {url}", flush=True)
-        print("Opened in your browser." if shown else "Open this address in a browser.")
         print("Ctrl-C ends it, and what it has started.", flush=True)
+        if args.no_browser or not _can_show():
+            print("Open this address in a browser.", flush=True)
+        else:  # a browser may take seconds to say whether it has begun, and asks us meanwhile
+            show = partial(_show, once, own_window=args.app)
+            threading.Thread(target=show, name="browser", daemon=True).start()
 
     run_async(
         serve(settings, host=args.host, port=args.port, runs=Path(args.runs), started=started)
@@ -81,7 +86,7 @@ def _can_show() -> bool:
     return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
-def _show(url: str, *, own_window: bool) -> bool:
+def _show(url: str, *, own_window: bool) -> None:
     import webbrowser
 
     from crowdgrad.panel.api.machine import find_chromium
@@ -90,5 +95,5 @@ def _show(url: str, *, own_window: bool) -> bool:
     if chromium is not None:
         quiet = subprocess.DEVNULL
         subprocess.Popen([chromium, f"--app={url}"], stdout=quiet, stderr=quiet)
-        return True
-    return webbrowser.open(url)
+    elif not webbrowser.open(url):
+        print("No browser could be started: open this address in one.", flush=True)

@@ -15,6 +15,7 @@ from crowdgrad.cli.output import JSON_HELP, add_common, write_json
 from crowdgrad.domain.manners import LEAST_SHARE
 
 if TYPE_CHECKING:
+    from crowdgrad.domain.manners import Limits
     from crowdgrad.settings import Settings
     from crowdgrad.volunteer.agent import Outcome
     from crowdgrad.volunteer.events import Event, Watch
@@ -126,6 +127,10 @@ def _add_manners(parser: argparse.ArgumentParser) -> None:
         "--only-when-idle", action="store_true", help="rest while somebody uses this machine"
     )
     parser.add_argument("--on-battery", action="store_true", help="work on battery, too")
+    parser.add_argument(
+        "--limits", metavar="FILE",
+        help="how hard to work, all of it, as `limits` of the HTTP API's status tells it",
+    )  # fmt: skip
 
 
 def percent(text: str) -> int:
@@ -192,6 +197,7 @@ def mbps(text: str) -> float:
 def run(args: argparse.Namespace) -> int:
     from crowdgrad.process import run_async
     from crowdgrad.settings import hours_of_day, load
+    from crowdgrad.volunteer.governor import read_limits, settings_of
 
     check_stdout(args.events, args.json)
     said = {name: getattr(args, name) for name in ("home", "name", "matchmaker", "hours", "share")}
@@ -201,13 +207,17 @@ def run(args: argparse.Namespace) -> int:
     flags = {name: getattr(args, name) or None for name in kinds}
     if args.hours is not None:
         hours_of_day(args.hours, called="--hours")
-    settings = load({**said, **caps, **manners, **flags})
-    outcomes = run_async(_work(args, settings))
+    limits = read_limits(Path(args.limits)) if args.limits else None
+    kept = settings_of(limits) if limits is not None else {}
+    settings = load({**said, **caps, **manners, **flags, **kept})
+    outcomes = run_async(_work(args, settings, limits))
     write_json(args.json, {"jobs": [dataclasses.asdict(outcome) for outcome in outcomes]})
     return 0
 
 
-async def _work(args: argparse.Namespace, settings: Settings) -> list[Outcome]:
+async def _work(
+    args: argparse.Namespace, settings: Settings, limits: Limits | None = None
+) -> list[Outcome]:
     from rich.console import Console
 
     from crowdgrad.cli.ask import can_ask, whether_to_help
@@ -228,6 +238,7 @@ async def _work(args: argparse.Namespace, settings: Settings) -> list[Outcome]:
         hosts=tuple(args.host_key or ()),
         announce=Path(args.announce) if args.announce else None,
         http_port=args.http_port,
+        limits=limits,
         hosted=worker_seed() is not None,
     )
     to_stderr = args.json == "-" or args.events
@@ -258,7 +269,8 @@ async def _work(args: argparse.Namespace, settings: Settings) -> list[Outcome]:
                 )  # fmt: skip
     for outcome in outcomes:
         reason = outcome.reason[:1].upper() + outcome.reason[1:]
-        thanks = f"{reason}. You gave {outcome.samples:,} samples. Thank you."
+        part = f", {100 * outcome.share:.1f} % of all" if outcome.share is not None else ""
+        thanks = f"{reason}. You gave {outcome.samples:,} samples{part}. Thank you."
         console.print(thanks, highlight=False, markup=False)
     return outcomes
 

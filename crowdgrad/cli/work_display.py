@@ -82,6 +82,8 @@ def _numbers(status: WorkStatus, room: int | None) -> list[Table]:
         ("at work", _duration(status.compute_s)),
         ("credit so far", credit(status.totals.credit)),
     ]
+    if status.job is not None and status.job.share is not None:
+        cells.append(("your part", f"{100 * status.job.share:.1f} %"))
     if status.refused:
         cells.append(("refused", f"{status.refused:,}"))
     if status.data is not None and status.data.done < status.data.total:

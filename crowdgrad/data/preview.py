@@ -14,6 +14,8 @@ from crowdgrad.domain.data import Card, Field
 MOST_NUMBERS = 6
 MOST_CHARACTERS = 80
 THUMBNAIL = 96
+LARGEST_SIDE = 64
+"""Of a picture that is told in numbers: larger ones are thinned out."""
 PADDING = "<pad>"
 Array = NDArray[Any]
 
@@ -64,6 +66,34 @@ def is_picture(field: Field) -> bool:
     sides = field.shape[-2:]
     channels = field.shape[:-2]
     return len(sides) == 2 and min(sides) >= 4 and channels in ((), (1,), (3,))
+
+
+def shown_shape(shape: Sequence[int]) -> tuple[int, ...]:
+    """Of a picture as it is told: height, width, and 3 where it has colours."""
+    step = shown_step(shape)
+    height, width = (-(-side // step) for side in shape[-2:])
+    return (height, width, 3) if tuple(shape[:-2]) == (3,) else (height, width)
+
+
+def shown_step(shape: Sequence[int]) -> int:
+    """One pixel of so many in a row or a column is told."""
+    return -(-max(shape[-2:]) // LARGEST_SIDE)
+
+
+def brightness(picture: Array, white: float) -> list[float]:
+    """From 0 to 1, row by row, channels last, as `shown_shape` says; three digits tell any byte."""
+    step = shown_step(picture.shape)
+    shown = picture[..., ::step, ::step].astype(np.float64) / white
+    if shown.ndim == 3:
+        shown = np.moveaxis(shown, 0, -1)
+    told: list[float] = shown.clip(0.0, 1.0).reshape(-1).round(3).tolist()
+    return told
+
+
+def white_of(pictures: Array) -> float:
+    """The brightest that their stored numbers get. The digits' pixels go from 0 to 16."""
+    most = float(pictures.max(initial=0))
+    return 255.0 if most >= 32 or most <= 0 else most
 
 
 def thumbnail(value: Array) -> bytes:

@@ -116,8 +116,12 @@ class Effort:
     until: float | None = None
     """When it changes by itself, in seconds since 1970; None: nobody knows. Where hours say so, by
     today's clock: in the two nights that it is changed it is an hour off until then."""
+    by_person: bool = False
+    """Whether a person paused it, and can resume it; otherwise hours, battery or use decide."""
 
     def __post_init__(self) -> None:
+        if self.by_person and self.share != 0:
+            raise ValueError(f"paused by a person, with a share of {self.share}")
         if self.share != 0 and not LEAST_SHARE <= self.share <= 1:
             raise ValueError(f"a share is 0, or {LEAST_SHARE} to 1, not {self.share}")
 

@@ -10,13 +10,22 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdgrad.data.preview import cell, is_picture
+from crowdgrad.data.preview import (
+    LARGEST_SIDE,
+    brightness,
+    cell,
+    is_picture,
+    shown_shape,
+    shown_step,
+    white_of,
+)
 from crowdgrad.data.shards import shard_arrays
 from crowdgrad.domain.data import Field, Manifest
 from crowdgrad.domain.work import Version
@@ -33,7 +42,9 @@ FRESH_S = 1.0
 """How long the same parameters are asked."""
 MOST_SAMPLES = 100
 MOST_NUMBERS = 1 << 18
-"""In one record that is asked about, or told."""
+"""In one record that is asked about."""
+MOST_TOLD = 3 * LARGEST_SIDE**2
+"""Numbers of one record that is told: as many as a picture in colours has at most."""
 SHOWN_ANSWERS = 10
 
 
@@ -44,7 +55,7 @@ class Sample:
     index: int
     """Within its split."""
     input: list[float] | str
-    """Brightness 0 to 1, row by row (image); the numbers as stored; or words."""
+    """Brightness 0 to 1, row by row (image); the numbers as stored, if they are few; or words."""
     label: str | None
     predicted: str | None
     probability: float | None
@@ -56,7 +67,9 @@ class Sample:
 class Samples:
     kind: Kind
     shape: list[int]
-    """Of an input; a picture's is height and width, and 3 where it has colours."""
+    """Of an input as it is told; a picture's is height and width, and 3 where it has colours."""
+    input_shape: list[int]
+    """The same of an input as the model takes it: a large picture is told in fewer pixels."""
     classes: list[str] | None
     version: str
     """Of the parameters that were asked."""
@@ -76,6 +89,15 @@ class Prediction:
     version: str
     answers: list[Choice]
     """The best first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shown:
+    """What was told last."""
+
+    count: int
+    samples: Samples
+    json: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,19 +128,17 @@ class Asking:
         self._known: _Known | None = None
         self._state: tuple[Vector, Version] | None = None
         self._copied_at = -math.inf
-        self._shown: dict[int, Samples] = {}
-        """By their number, of the parameters we have."""
+        self._shown: _Shown | None = None
+        """Of the parameters we have."""
 
     async def samples(self, count: int) -> Samples:
         """Raises DataError, ProgramError, PeerError."""
-        count = min(max(1, count), MOST_SAMPLES)
-        async with self._one:
-            state, version = await self._now()
-            found = self._shown.get(count)
-            if found is None:
-                found = await asyncio.to_thread(self._look, count, state, version)
-                self._shown[count] = found
-            return found
+        return (await self._show(count)).samples
+
+    async def samples_as_json(self, count: int) -> bytes:
+        """The same in words, made in the thread, once for all who ask; numbers that are not finite
+        become null."""
+        return (await self._show(count)).json
 
     async def predict(self, numbers: Sequence[float]) -> Prediction:
         """Raises DataMalformed where they are no input of the model, and as `samples` does."""
@@ -126,33 +146,43 @@ class Asking:
             state, version = await self._now()
             return await asyncio.to_thread(self._answer, numbers, state, version)
 
+    async def _show(self, count: int) -> _Shown:
+        count = min(max(1, count), MOST_SAMPLES)
+        async with self._one:
+            state, version = await self._now()
+            if self._shown is None or self._shown.count != count:
+                self._shown = await asyncio.to_thread(self._look, count, state, version)
+            return self._shown
+
     async def _now(self) -> tuple[Vector, Version]:
         if self._state is None or self._clock() - self._copied_at >= FRESH_S:
             before = self._state[1] if self._state is not None else None
             self._state = None  # two of them need not lie in memory
             state, version = await self._copy()
             if version != before:
-                self._shown.clear()
+                self._shown = None
             self._state, self._copied_at = (state, version), self._clock()
         return self._state
 
     # -- in the thread --------------------------------------------------------------------------
 
-    def _look(self, count: int, state: Vector, version: Version) -> Samples:
+    def _look(self, count: int, state: Vector, version: Version) -> _Shown:
         known = self._ready()
         columns = tuple(column[:count] for column in known.columns)
         outputs = self._run(known, columns, state)
         fields = known.manifest.fields
         kind = _kind(fields, self._inputs, known.manifest)
         told = [self._sample(known, kind, row, columns, outputs) for row in range(len(columns[0]))]
-        return Samples(
+        samples = Samples(
             kind=kind,
-            shape=_shape(fields[0], kind),
+            shape=list(shown_shape(fields[0].shape)) if kind == "image" else list(fields[0].shape),
+            input_shape=_shape(fields[0], kind),
             classes=self._classes(known.manifest),
             version=str(version),
             split=known.split,
             samples=told,
         )
+        return _Shown(count=count, samples=samples, json=_as_json(samples))
 
     def _answer(self, numbers: Sequence[float], state: Vector, version: Version) -> Prediction:
         known = self._ready()
@@ -179,13 +209,13 @@ class Asking:
                 "test" if manifest.records("test") else "validation"
             )
             columns = self._first(manifest, split)
-            most = float(columns[0].max(initial=0)) if is_picture(manifest.fields[0]) else 255.0
+            white = white_of(columns[0]) if is_picture(manifest.fields[0]) else 255.0
             self._known = _Known(
                 manifest=manifest,
                 engine=OnnxEngine(self._prepared.program, threads=1),
                 split=split,
                 columns=columns,
-                scale=255.0 if most >= 32 or most <= 0 else most,  # the digits' go up to 16
+                scale=white,
             )
         return self._known
 
@@ -199,7 +229,10 @@ class Asking:
             if sum(len(columns[0]) for columns in found) >= MOST_SAMPLES:
                 break
         if not found:
-            raise DataMissing("There are no records that were kept out of training.")
+            raise DataMissing(
+                "There are no records that were kept out of training.",
+                advice="Train on data with a test or a validation split to look at some.",
+            )
         return tuple(np.concatenate(parts)[:MOST_SAMPLES] for parts in zip(*found, strict=True))
 
     def _run(self, known: _Known, columns: Columns, state: Vector) -> Columns:
@@ -217,7 +250,10 @@ class Asking:
             parts.append(known.engine.predict(Batch(number=0, fields=tuple(fields)), state))
         whole = tuple(np.concatenate(column)[:records] for column in zip(*parts, strict=True))
         if not whole or any(len(output) < records for output in whole[:1]):
-            raise DataMalformed("The model does not return one row for each record.")
+            raise DataMalformed(
+                "The model does not return one row for each record.",
+                advice="Let its forward return a tensor whose first axis is the batch.",
+            )
         return whole
 
     # -- in words -------------------------------------------------------------------------------
@@ -285,21 +321,28 @@ class Asking:
         """One record as it would be stored; what the loss compares with is zero."""
         fields = known.manifest.fields
         field, kind = fields[0], _kind(fields, self._inputs, known.manifest)
-        wanted = math.prod(field.shape)
         if self._inputs > 1:
-            raise DataMalformed(f"The model reads {self._inputs} fields: it cannot be asked here.")
-        if len(numbers) != wanted or not all(map(math.isfinite, numbers)):
-            raise DataMalformed(f"An input is {wanted} finite numbers, not {len(numbers)}.")
+            raise DataMalformed(
+                f"The model reads {self._inputs} fields: it cannot be asked here.",
+                advice="`crowdgrad predict` asks the finished run, with a file of records.",
+            )
+        _check(field, kind, numbers)
         values = np.asarray(numbers, np.float64)
         if kind == "image":
-            height_width_colours = values.clip(0.0, 1.0).reshape(_shape(field, kind))
-            values = _stored(height_width_colours, field) * known.scale
+            picture = _whole(values.clip(0.0, 1.0), field)
+            values = _stored(picture, field) * known.scale
         record = np.zeros((1, *field.shape), field.dtype)
         if np.issubdtype(record.dtype, np.integer):
             info = np.iinfo(record.dtype)
             values = values.round().clip(info.min, info.max)
         record[0] = values.reshape(field.shape).astype(record.dtype)
         return record, *(np.zeros((1, *other.shape), other.dtype) for other in fields[1:])
+
+
+def _as_json(told: Samples) -> bytes:
+    """Sample by sample: to encode one keeps all other threads waiting, the loop's too."""
+    each = [msgspec.Raw(msgspec.json.encode(sample)) for sample in told.samples]
+    return msgspec.json.encode({**asdict(replace(told, samples=[])), "samples": each})
 
 
 def _kind(fields: Sequence[Field], inputs: int, manifest: Manifest) -> Kind:
@@ -322,6 +365,27 @@ def _shape(field: Field, kind: Kind) -> list[int]:
     return [*sides, channels] if channels > 1 else sides
 
 
+def _check(field: Field, kind: Kind, numbers: Sequence[float]) -> None:
+    """Raises DataMalformed where they are neither an input, nor a picture as it is told."""
+    wanted = math.prod(field.shape)
+    told = math.prod(shown_shape(field.shape)) if kind == "image" else wanted
+    if len(numbers) not in (wanted, told) or not all(map(math.isfinite, numbers)):
+        raise DataMalformed(
+            f"An input is {wanted} finite numbers, not {len(numbers)}.",
+            advice=f"Give as many as {'×'.join(map(str, _shape(field, kind)))} has.",
+        )
+
+
+def _whole(values: NDArray[Any], field: Field) -> NDArray[Any]:
+    """As many pixels as the model takes: a picture may come back as it was told."""
+    whole = _shape(field, "image")
+    if values.size == math.prod(whole):
+        return values.reshape(whole)
+    step = shown_step(field.shape)
+    larger = values.reshape(shown_shape(field.shape)).repeat(step, 0).repeat(step, 1)
+    return larger[: whole[0], : whole[1]]
+
+
 def _stored(picture: NDArray[Any], field: Field) -> NDArray[Any]:
     """Channels first, as the data has them."""
     return np.moveaxis(picture, -1, 0) if picture.ndim == 3 else picture.reshape(field.shape)
@@ -330,12 +394,8 @@ def _stored(picture: NDArray[Any], field: Field) -> NDArray[Any]:
 def _input(known: _Known, kind: Kind, value: NDArray[Any]) -> list[float] | str:
     field, card = known.manifest.fields[0], known.manifest.card
     if kind == "image":
-        picture = value / known.scale
-        if picture.ndim == 3:
-            picture = np.moveaxis(picture, 0, -1)
-        rounded: list[float] = picture.clip(0.0, 1.0).reshape(-1).round(4).tolist()
-        return rounded
-    if kind == "numbers":
+        return brightness(value, known.scale)
+    if kind == "numbers" and value.size <= MOST_TOLD:
         told: list[float] = np.asarray(value, np.float64).reshape(-1).tolist()
         return told
     return cell(field, value, card, target=False)

@@ -18,6 +18,7 @@ from crowdgrad.domain.program import ProgramSpec
 from crowdgrad.domain.work import Version
 from crowdgrad.host.evaluation import Evaluation, EvaluationKind, Scores
 from crowdgrad.host.looking import Look, Looking
+from crowdgrad.host.telling.evenly import bounded
 from crowdgrad.numerics.vectors import Vector
 from crowdgrad.planner.pieces import Pieces
 from crowdgrad.planner.stopping import should_stop
@@ -161,9 +162,7 @@ class Course:
             self.tested = scores
             return scores
         self.history.append(scores)
-        if len(self.history) > MAX_HISTORY:  # the older half in less detail: weeks fit in memory
-            half = MAX_HISTORY // 2
-            self.history = self.history[:half:2] + self.history[half:]
+        self.history = bounded(self.history, MAX_HISTORY, lambda seen: seen.at_s)
         if scores.better_than(self.best):
             self.best, self.best_vector = scores, vector
         return scores

@@ -34,6 +34,7 @@ logger = logging.getLogger(__name__)
 Json = dict[str, object]
 LOCK_TRIES, LOCK_PAUSE_S = 10, 0.05
 ADVICE = "Choose another folder with --runs."
+RESUME = "resume"
 
 
 class RunFolder:
@@ -53,10 +54,10 @@ class RunFolder:
         with disk_errors(path, ADVICE):
             path.mkdir(parents=True, exist_ok=again)
             self._lock = _locked(path)
+            _keep_private(path / RESUME)
             if again and self._lock is not None:
-                for folder in (path, path / "resume"):
-                    if folder.is_dir():
-                        remove_drafts(REAL, folder)
+                for folder in (path, path / RESUME):
+                    remove_drafts(REAL, folder)
             self._reserve = tempfile.TemporaryFile(dir=path)  # noqa: SIM115 (kept while we run)
             try:
                 if reserve_bytes and hasattr(os, "posix_fallocate"):
@@ -119,6 +120,16 @@ class RunFolder:
             if not self._metrics_lost:
                 logger.warning("metrics.jsonl cannot be written: %s", error.strerror)
             self._metrics_lost = True
+
+
+def _keep_private(folder: Path) -> None:
+    """The job's data and parameters lie in it: only its owner looks in. Its files keep their modes,
+    since some are links to data that others may read."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    try:
+        folder.chmod(0o700)
+    except PermissionError as error:  # a disk that knows no modes, or a folder of somebody else's
+        logger.warning("others may be able to read %s: %s", folder, error.strerror)
 
 
 def _locked(path: Path) -> int | None:

@@ -25,6 +25,7 @@ from crowdgrad.net.web import Again, ask
 logger = logging.getLogger(__name__)
 
 CREDIT_EVERY_S = 30.0
+PROGRESS_EVERY_S = 5.0
 MAX_LINK = 300
 AWAY = "the matchmaker does not answer; the job goes on"
 BACK = "the matchmaker answers again"
@@ -50,6 +51,7 @@ class Listing:
         self._told_failure = False
         self._there = True
         self._credit_at = -math.inf
+        self._progress, self._progress_at = -1.0, -math.inf
 
     @property
     def code(self) -> Code | None:
@@ -103,6 +105,13 @@ class Listing:
         self._there = there
         logger.warning("%s", BACK if there else AWAY)
         return there
+
+    def progress(self, now: float, share: float) -> None:
+        """How much is done, to a hundredth: said now and then, where it is another by then."""
+        share = math.floor(100 * share) / 100
+        if share != self._progress and now - self._progress_at >= PROGRESS_EVERY_S:
+            self._progress, self._progress_at = share, now
+            self._presence.set_progress(share)
 
     def credit_due(self, now: float) -> bool:
         return now - self._credit_at >= CREDIT_EVERY_S

@@ -59,6 +59,7 @@ from crowdgrad.host.workers import Workers, helpers_ids
 from crowdgrad.net.dialling import Dialler
 from crowdgrad.net.http import HttpLimits, HttpServer
 from crowdgrad.net.identity import load_or_make
+from crowdgrad.net.local_api import Once
 from crowdgrad.net.ports import bind
 from crowdgrad.net.transport import secure
 from crowdgrad.numerics.vectors import Vector
@@ -204,6 +205,7 @@ class Run:
         self._told_setbacks, self._told_warning = 0, ""
         self._entry: Entry | None = None
         """What anybody may know of the job; None: it is not open yet."""
+        self._page_once = Once(self._page_of)
         self._latest = Latest(
             self.training, self._keeper.health, self._loop.time, lambda: self._spread
         )
@@ -226,7 +228,11 @@ class Run:
     def _page(self) -> JobPage | None:
         if self._entry is None:
             return None
-        return job_page(self._entry, self._latest.status(), self.training.course.history)
+        return self._page_once(self._latest.status())
+
+    def _page_of(self, status: Status) -> JobPage:
+        assert self._entry is not None
+        return job_page(self._entry, status, self.training.course.history)
 
     def _warn_of_data(self, words: str) -> None:
         self.training.state.data_warning = words
@@ -626,6 +632,7 @@ class Run:
     def _note(self, now: float, status: Status) -> None:
         listing = self._front.listing
         if listing is not None:
+            listing.progress(now, status.progress)
             if listing.tell(status.state):
                 self._front.came_back()
             if listing.credit_due(now):

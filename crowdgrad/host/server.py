@@ -294,6 +294,7 @@ class Server:
                         reason=one_line(reason)[:MAX_WORDS],
                         samples=account.samples,
                         credit=account.credit,
+                        given=self._training.ledger.total_samples,
                     )
                 )
                 await connection.wait_closed()

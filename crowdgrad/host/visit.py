@@ -396,7 +396,7 @@ class Visit:
         if payload is None:
             self._training.parameters.hold_at_once(snapshot)
             payload = snapshot.payload
-        return self.connection.send_at_once(_grant(ask, granted, ACCEPTED), payload)
+        return self.connection.send_at_once(self._granting(ask, granted, ACCEPTED), payload)
 
     async def _take(self, now: float, update: Update, payload: memoryview) -> str:
         parameters = self._training.parameters
@@ -487,8 +487,20 @@ class Visit:
                     await self.connection.send(_wait(ask, reason, verdict))
                 return wait
             start = await self._start_of(granted, snapshot)
-            await self._send(_grant(ask, granted, verdict), start, place)
+            await self._send(self._granting(ask, granted, verdict), start, place)
             return True
+
+    def _granting(self, ask: Exchange, granted: Granted, verdict: str) -> Grant:
+        return Grant(
+            ticket=ask.ticket,
+            unit=granted.unit,
+            base=granted.base,
+            rate=granted.rate,
+            link=granted.link,
+            verdict=verdict,
+            yours=self.account.samples,
+            given=self._training.ledger.total_samples,
+        )
 
     async def _tell_of_data(self) -> None:
         """A unit may be of what was added: it hears of that first, on the same connection.
@@ -596,17 +608,6 @@ class Visit:
         if self._desk.spread is not None and not self.account.own:
             self._desk.spread.sent(name, len(found))
         return True
-
-
-def _grant(ask: Exchange, granted: Granted, verdict: str) -> Grant:
-    return Grant(
-        ticket=ask.ticket,
-        unit=granted.unit,
-        base=granted.base,
-        rate=granted.rate,
-        link=granted.link,
-        verdict=verdict,
-    )
 
 
 def _wait(ask: Exchange, reason: str, verdict: str) -> Wait:

@@ -22,6 +22,8 @@ class Host:
         self.connection: Connection | None = None
         self.seen: Presence = "suspect"
         """How present it was when the matching last asked."""
+        self.progress: float | None = None
+        """How much of its job is done, as it said last."""
 
     def presence(self, now: float, patience: Patience) -> Presence:
         return presence(now - self.heard_at, self.connection is not None, patience)[0]

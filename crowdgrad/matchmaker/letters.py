@@ -38,6 +38,7 @@ class Letters:
             key=self._key.public.hex(),
             code="" if record is None else record.listing.code,
             link="" if record is None else self.link(record),
+            hears_progress=record is not None,
         )
 
     def roster(self, job: JobId, here: Collection[VolunteerId]) -> rooms.RosterChanged:
@@ -68,7 +69,9 @@ class Letters:
             asked=guest.asked,
         )
 
-    def summary(self, record: JobRecord, host: Presence, volunteers: int) -> rooms.JobSummary:
+    def summary(
+        self, record: JobRecord, host: Presence, volunteers: int, progress: float | None
+    ) -> rooms.JobSummary:
         """What anybody may know who may see the job at all."""
         listing, offer = record.listing, record.listing.offer
         return rooms.JobSummary(
@@ -89,6 +92,7 @@ class Letters:
             requirements=bodies.RequirementsBody.of(offer.requirements),
             visibility=offer.visibility,
             link=self.link(record),
+            progress=progress,
         )
 
     def link(self, record: JobRecord) -> str:

@@ -110,6 +110,8 @@ class Room:
                 self._openings_changed(job)
         elif isinstance(message, rooms.StateChanged):
             self._change_state(job, message.state)
+        elif isinstance(message, rooms.Progressed):
+            host.progress = message.share
         elif isinstance(message, rooms.Moved):
             self._move(job, message)
         elif isinstance(message, rooms.Credited):
@@ -425,7 +427,13 @@ class Room:
 
     def summary(self, record: JobRecord) -> rooms.JobSummary:
         job = record.listing.id
-        return self._letters.summary(record, self.host_presence(job), len(self._crowd.group(job)))
+        host = self._crowd.hosts.get(job)
+        return self._letters.summary(
+            record,
+            self.host_presence(job),
+            len(self._crowd.group(job)),
+            host.progress if host is not None else None,
+        )
 
     def health(self) -> rooms.Health:
         return rooms.Health(

@@ -19,6 +19,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 Owner = Callable[..., Awaitable[None]]
 """What a route depends on that only the owner may use."""
@@ -90,15 +91,15 @@ def owner_of(token: str, where: str) -> Owner:
     return owner
 
 
-class Once(Generic[T]):
-    """Puts a status into words, once for all who ask while it is the latest."""
+class Once(Generic[T, U]):
+    """Makes something of a status (its words, a page), once for all who ask while it is the latest.
+    It is known by its identity."""
 
-    def __init__(self, encode: Callable[[T], str]) -> None:
-        self._encode = encode
-        self._of: T | None = None
-        self._text = ""
+    def __init__(self, make: Callable[[T], U]) -> None:
+        self._make = make
+        self._last: tuple[T, U] | None = None
 
-    def __call__(self, status: T) -> str:
-        if self._of is not status:
-            self._of, self._text = status, self._encode(status)
-        return self._text
+    def __call__(self, status: T) -> U:
+        if self._last is None or self._last[0] is not status:
+            self._last = status, self._make(status)
+        return self._last[1]

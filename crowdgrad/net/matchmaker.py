@@ -108,6 +108,8 @@ class HostPresence:
         self._known = {member.position: member for member in known}
         self._next_position = max(self._known, default=0) + 1
         self._gifts: dict[VolunteerId, Gift] = {}
+        self._progress: float | None = None
+        self._hears_progress = False
         self._on_roster = on_roster
         self.connection: Link[rooms.TO_HOST] = Link(
             url,
@@ -138,6 +140,15 @@ class HostPresence:
     def set_state(self, state: JobState) -> None:
         self._state = state
         self.connection.say(rooms.StateChanged(state=state))
+
+    def set_progress(self, share: float) -> None:
+        """How much of the job is done, 0 to 1; said again after a loss."""
+        self._progress = share
+        self._say_progress()
+
+    def _say_progress(self) -> None:
+        if self._hears_progress and self._progress is not None:
+            self.connection.say(rooms.Progressed(share=self._progress))
 
     def move(self, address: str, routes: tuple[str, ...] = ()) -> None:
         """Volunteers reach us there from now on; told to the members at once. Raises ValueError."""
@@ -195,7 +206,9 @@ class HostPresence:
         self.code = Code(welcome.code)
         self.link = welcome.link
         self.matchmaker_key = bytes.fromhex(welcome.key)
+        self._hears_progress = welcome.hears_progress
         self._say_gifts(self._gifts)
+        self._say_progress()
         if self._state not in OPEN_STATES:
             # It ended while the matchmaker was away; nobody else is to be sent here.
             self.connection.say(rooms.StateChanged(state=self._state))

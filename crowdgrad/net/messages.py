@@ -56,6 +56,8 @@ TICKET_BYTES = 16
 MAX_MEMORY_NUMBERS = 64
 MAX_LANES = 64
 MAX_CHUNKS_NAMED = 4096
+MAX_SAMPLES = 1 << 63
+"""That anybody can have given."""
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=False):
@@ -225,11 +227,16 @@ class Grant(Message, frozen=True):
     verdict: str = ""
     """What became of the update just received: empty, `accepted`, or why it was refused."""
     ticket: int = 0
+    yours: int = 0
+    """Samples of yours that have counted so far, in all your visits."""
+    given: int = 0
+    """… of all members; 0 before anybody has given any, and from hosts that do not say."""
 
     def __post_init__(self) -> None:
         check_words(self.verdict)
         if not 0 <= self.rate < math.inf or self.link < 0:
             raise ValueError(f"a rate of {self.rate} at link {self.link}")
+        _check_given(self.yours, self.given)
 
 
 class Wait(Message, frozen=True):
@@ -277,17 +284,20 @@ class Leave(Message, frozen=True):
 
 
 class Finished(Message, frozen=True):
-    """Host: The job is over, for this reason; you gave so many samples. Thank you."""
+    """Host: The job is over, for this reason; you gave so many samples of all. Thank you."""
 
     kind = 15
     reason: str
     samples: int
     credit: float
+    given: int = 0
+    """Samples of all members; 0 from hosts that do not say."""
 
     def __post_init__(self) -> None:
         check_words(self.reason)
-        if not 0 <= self.samples < 1 << 63 or not 0 <= self.credit < math.inf:
-            raise ValueError(f"{self.samples} samples for a credit of {self.credit}")
+        if not 0 <= self.credit < math.inf:
+            raise ValueError(f"a credit of {self.credit}")
+        _check_given(self.samples, self.given)
 
 
 class Fetch(Message, frozen=True):
@@ -736,6 +746,11 @@ class Lack(Message, frozen=True):
 
     def __post_init__(self) -> None:
         check_words(self.reason)
+
+
+def _check_given(*samples: int) -> None:
+    if not all(0 <= count < MAX_SAMPLES for count in samples):
+        raise ValueError(f"{samples} samples")
 
 
 def _check_chunks(*lists: tuple[int, ...]) -> None:

@@ -110,6 +110,9 @@ class JobSummary(Body, frozen=True):
     visibility: Visibility
     link: Text
     """The page for people; beside it lies its picture, `qr.svg`."""
+    progress: float | None = None
+    """How much of it is done, from 0 to 1, as its host said last; None: it has not said so, or the
+    matchmaker does not ask."""
 
 
 class JobList(Body, frozen=True):
@@ -256,7 +259,7 @@ class Hello(Said, frozen=True):
     """The JSON of `Publish` or `Register`, to the letter as it was signed."""
 
 
-class Welcome(Said, frozen=True):
+class Welcome(Said, frozen=True, omit_defaults=True):
     """Matchmaker: Say that you are still here this often; after that much silence you are gone."""
 
     heartbeat_s: Annotated[float, Meta(gt=0, le=3600)]
@@ -267,6 +270,9 @@ class Welcome(Said, frozen=True):
     """Of the job just published: what people type to find it."""
     link: Text = ""
     """… and what they click; its picture lies beside it, `qr.svg`."""
+    hears_progress: bool = False
+    """Whether its host may say `Progressed`: older matchmakers do not understand that. Left out
+    where it is false, since older volunteers do not know it."""
 
 
 class StillHere(Said, frozen=True):
@@ -309,6 +315,12 @@ class StateChanged(Said, frozen=True):
     """Host: My job is in this state now."""
 
     state: JobState
+
+
+class Progressed(Said, frozen=True):
+    """Host: So much of my job is done."""
+
+    share: Annotated[float, Meta(ge=0, le=1)]
 
 
 class Moved(Said, frozen=True):
@@ -390,7 +402,7 @@ class JobEnded(Said, frozen=True):
     state: JobState
 
 
-FROM_HOST = Hello | StillHere | StateChanged | Moved | Credited
+FROM_HOST = Hello | StillHere | StateChanged | Progressed | Moved | Credited
 FROM_VOLUNTEER = Hello | StillHere | Free | Leaving | CreditSigned
 TO_HOST = Welcome | StillHere | Refused | RosterChanged
 TO_VOLUNTEER = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from fastapi import FastAPI, Request
@@ -30,6 +30,7 @@ from crowdgrad.panel.auth import Guard, Keys
 from crowdgrad.panel.calls import Caller
 from crowdgrad.panel.children import Children, PanelState
 from crowdgrad.panel.hub import Hub
+from crowdgrad.panel.limits import Kept
 from crowdgrad.panel.problems import Problem, Trouble, of_error, of_mistake
 from crowdgrad.panel.results import DataFound
 from crowdgrad.panel.runs import Runs
@@ -60,6 +61,7 @@ class Panel:
         self.children = Children(scratch, self._children_changed)
         self.tasks = Tasks(self._task_changed)
         self.askers = Askers()
+        self.limits = Kept(settings)
         self.uploads = Uploads(settings.home / "uploads")
         self.runs = Runs(runs.absolute(), self.caller)
         self.watching = Watching(self.hub, self.runs, self.children, self.caller)
@@ -81,13 +83,15 @@ class Panel:
             await self.tasks.end()
             await self.askers.end()
             await asyncio.to_thread(self.children.end)
+            await asyncio.to_thread(self.uploads.end)
             self.caller.close()
 
     def _children_changed(self, told: PanelState) -> None:
         self.hub.publish("panel", told)
 
     def _task_changed(self, task: Task) -> None:
-        self.hub.publish("task", task, which=task.id)
+        # Who waits for the result asks for it: the stream would repeat it to every page.
+        self.hub.publish("task", replace(task, result=None), which=task.id)
 
 
 def create_app(panel: Panel) -> FastAPI:

@@ -20,6 +20,13 @@ AT_ONCE = 2
 """Models kept ready; the one asked longest ago ends first."""
 
 
+NO_ANSWER = Problem(
+    code="",
+    message="The model does not answer.",
+    advice="Ask again; where this machine has much to do, wait until it has less.",
+)
+
+
 class Askers:
     def __init__(self) -> None:
         self._all: dict[Path, _Asker] = {}
@@ -57,8 +64,8 @@ class _Asker:
                     told = await self._put(json.dumps(question).encode() + b"\n")
             except BaseException as error:  # an answer may come yet, to a question nobody asks
                 await self._end()
-                if isinstance(error, TimeoutError | OSError):
-                    raise Failed(Problem(code="", message="The model does not answer.")) from error
+                if isinstance(error, TimeoutError | OSError | ValueError):
+                    raise Failed(NO_ANSWER) from error
                 raise
             self._leaving = asyncio.create_task(self._leave())
         if "error" in told:

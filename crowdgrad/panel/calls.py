@@ -15,6 +15,7 @@ from crowdgrad.host.remote.control_file import Entrance
 
 PATIENCE_S = 10.0
 MAX_ANSWER = 64 << 20
+"""Bytes. A longer one is not told at all."""
 AT_ONCE = 16
 
 T = TypeVar("T")
@@ -85,8 +86,17 @@ def _call(
         connection.request(method, path, body=body, headers=headers)
         reply = connection.getresponse()
         kind = reply.headers.get("Content-Type", "application/octet-stream")
-        return Reply(code=reply.status, kind=kind, body=reply.read(MAX_ANSWER))
+        told = reply.read(MAX_ANSWER + 1)
     except (OSError, http.client.HTTPException) as error:
-        raise Unreachable(f"Nobody answers at {entrance.url}: {error}.") from error
+        raise Unreachable(
+            f"Nobody answers at {entrance.url}: {error}.",
+            advice="Try again in a moment; if that does not help, stop it and start it again.",
+        ) from error
     finally:
         connection.close()
+    if len(told) > MAX_ANSWER:  # half an answer is none
+        raise Unreachable(
+            f"What is told at {entrance.url} is longer than {MAX_ANSWER:,} bytes.",
+            advice="Ask for less of it.",
+        )
+    return Reply(code=reply.status, kind=kind, body=told)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ POLL_S = 0.2
 PATIENCE_S = 15.0
 """How long a child may take to end: a capture is not broken off."""
 TAIL_BYTES = 8192
+MOST_LOG_BYTES = 1 << 20
+"""What a child says is for its last words: a log that is longer begins anew."""
 MOST_ENDED = 20
 """Children that have ended and are still told of."""
 
@@ -79,6 +82,11 @@ class Started:
         self.asked_to_stop = True
         self.child.ask_to_stop()
 
+    def forget(self) -> None:
+        """Delete what it has written: nobody asks for it any more."""
+        for file in (self._log, self.announced):
+            file.unlink(missing_ok=True)
+
     def state(self) -> ChildState:
         if self._last is not None:
             return self._last
@@ -116,7 +124,9 @@ class Started:
         if size != self._size:
             self._size = size
             lines = self._tail().strip().splitlines()
-            self._doing = lines[-1].strip()[:300] if lines else ""
+            self._doing = lines[-1].strip()[:300] if lines else self._doing
+        if size > MOST_LOG_BYTES:
+            os.truncate(self._log, 0)  # it is written at its end, wherever that is
 
     def _ready_and_over(self) -> bool:
         """Whether a run ended as its owner wished, though not with its last epoch."""
@@ -156,6 +166,7 @@ class Children:
         ended = [child for child in self._all.values() if not child.alive]
         for old in ended[:-MOST_ENDED]:
             del self._all[old.id]
+            old.forget()
         self.look()
         return started
 

@@ -40,8 +40,11 @@ EVENTS: dict[str, tuple[Any, str]] = {
     "hello": (Hello, "Once, before everything else"),
     "here": (None, "Nothing has happened, and the panel is there"),
     "panel": (PanelState, "The hosts and the volunteer it has started"),
-    "task": (Task, "A task has come further, or ended"),
-    "work": (WorkStatus | None, "What this machine does for others; null: it is not lent"),
+    "task": (Task, "A task has come further, or ended; its result is asked for"),
+    "work": (
+        WorkStatus | None,
+        "What this machine does for others; null: it is not lent, or not yet",
+    ),
     "status": (Status, "The run that is followed, as its host tells it"),
     "swarm": (SwarmStatus, "How that run's data spreads"),
     "log": (Lines, "New lines of its log"),

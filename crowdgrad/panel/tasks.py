@@ -16,6 +16,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
 from crowdgrad.errors import CrowdgradError, DataMissing
@@ -132,15 +133,22 @@ async def errand(name: str, wish: object, say: Say = lambda progress, doing: Non
         raise Failed(await last_words(process, "What was asked for ended without a word."))
 
 
-async def command(arguments: Sequence[str]) -> Any:
-    """The JSON that a command of ours writes to standard output. Raises Failed."""
-    async with _started(["crowdgrad", *arguments, "--tied"]) as process:
+async def command(arguments: Sequence[str], answer: Path) -> Any:
+    """The JSON that a command of ours writes to the file `answer`. Raises Failed.
+
+    Not to standard output: somebody's own module may print there.
+    """
+    words = [*arguments, "--json", str(answer), "--tied"]
+    async with _started(["crowdgrad", *words]) as process:
         assert process.stdout is not None
-        text = await process.stdout.read()
+        while await process.stdout.read(MAX_SAID):
+            pass
         try:
-            return json.loads(text)
-        except ValueError:
+            return json.loads(await asyncio.to_thread(answer.read_bytes))
+        except (OSError, ValueError):
             raise Failed(await last_words(process, f"`crowdgrad {arguments[0]}`:")) from None
+        finally:
+            await asyncio.to_thread(answer.unlink, missing_ok=True)
 
 
 @contextlib.asynccontextmanager

@@ -10,16 +10,19 @@ import contextlib
 import os
 import re
 import secrets
+import shutil
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from crowdgrad.errors import DataMissing, UserError
-from crowdgrad.files import PART, disk_errors
+from crowdgrad.files import PART, disk_errors, private_folder
 
 MAX_FILE_BYTES = 4 << 30
 MAX_SET_BYTES = 16 << 30
+MAX_ALL_BYTES = 64 << 30
+"""Of all sets together, of panels before this one, too."""
 MAX_FILES = 200_000
 MAX_NAME, MAX_DEPTH = 200, 8
 DRAFTS = ".drafts"
@@ -54,10 +57,15 @@ class Uploads:
         self._drafts = folder / DRAFTS
         self._swept = False
         self._sizes: dict[str, _Size] = {}
+        self._before = 0
+        """Bytes of sets that this panel has not touched, as it began."""
+        self._used: set[str] = set()
+        """Sets of which something is used where it lies."""
 
     async def take(self, name: str, into: str, body: AsyncIterator[bytes]) -> Uploaded:
         """`into`: a set there is; empty: a new one. Raises UserError, DiskFull, CannotWrite."""
         parts = sound_name(name)
+        self._sweep()
         known = into if into else f"set-{secrets.token_hex(8)}"
         folder = self.folder_of(known) if into else self._folder / known
         size = self._size(known, folder)
@@ -74,19 +82,13 @@ class Uploads:
 
     async def _write(self, file: Path, size: _Size, body: AsyncIterator[bytes]) -> int:
         """The whole file or nothing; how many bytes. Raises UserError, OSError."""
-        self._sweep()
         draft, taken = self._drafts / f"{secrets.token_hex(8)}{PART}", 0
         try:
             with draft.open("xb") as out:
                 async for piece in body:
                     taken += len(piece)
                     size.bytes += len(piece)
-                    if taken > MAX_FILE_BYTES or size.bytes > MAX_SET_BYTES:
-                        raise UserError(
-                            f"{file.name[:100]} is larger than may be uploaded: "
-                            f"{MAX_FILE_BYTES >> 30} GiB a file, {MAX_SET_BYTES >> 30} GiB a set.",
-                            advice="It is on this machine already: give its path instead.",
-                        )
+                    self._check(file, taken, size)
                     out.write(piece)
             _place(draft, file)
         except BaseException:
@@ -95,15 +97,45 @@ class Uploads:
             raise
         return taken
 
+    def _check(self, file: Path, taken: int, size: _Size) -> None:
+        """Raises UserError."""
+        if taken > MAX_FILE_BYTES or size.bytes > MAX_SET_BYTES:
+            raise UserError(
+                f"{file.name[:100]} is larger than may be uploaded: "
+                f"{MAX_FILE_BYTES >> 30} GiB a file, {MAX_SET_BYTES >> 30} GiB a set.",
+                advice="It is on this machine already: give its path instead.",
+            )
+        if self._before + sum(one.bytes for one in self._sizes.values()) > MAX_ALL_BYTES:
+            raise UserError(
+                f"All uploads together have {MAX_ALL_BYTES >> 30} GiB at most.",
+                advice=f"Delete what you do not need any more from {self._folder}.",
+            )
+
     def _sweep(self) -> None:
-        """What killed panels left half written; another may be writing now. Raises OSError."""
-        self._drafts.mkdir(parents=True, exist_ok=True)
-        if not self._swept:
-            self._swept = True
-            for old in self._drafts.glob(f"*{PART}"):
-                with contextlib.suppress(OSError):
-                    if time.time() - old.stat().st_mtime > ABANDONED_S:
-                        old.unlink()
+        """Once: what killed panels left half written (another may be writing now), and how much
+        there is. Raises DiskFull, CannotWrite."""
+        if self._swept:
+            return
+        with disk_errors(self._folder):
+            private_folder(self._folder)
+            self._drafts.mkdir(exist_ok=True)
+        self._swept = True
+        for old in self._drafts.glob(f"*{PART}"):
+            with contextlib.suppress(OSError):
+                if time.time() - old.stat().st_mtime > ABANDONED_S:
+                    old.unlink()
+        self._before = _size_of(self._folder).bytes
+
+    def used(self, data: str) -> None:
+        """A data set is used where it lies: if that is in one of the sets, the set stays."""
+        with contextlib.suppress(ValueError):
+            self._used.add(Path(data).relative_to(self._folder.absolute()).parts[0])
+
+    def end(self) -> None:
+        """Delete what was uploaded to this panel and only prepared, elsewhere: nobody reads it
+        again. What cannot be deleted stays."""
+        for name in self._sizes.keys() - self._used:
+            shutil.rmtree(self._folder / name, ignore_errors=True)
 
     def sources(self, name: str) -> list[str] | None:
         """What is to be prepared of a set; None where that is the name of none."""
@@ -127,9 +159,14 @@ class Uploads:
 
     def _size(self, name: str, folder: Path) -> _Size:
         if name not in self._sizes:
-            sizes = [file.stat().st_size for file in folder.rglob("*") if file.is_file()]
-            self._sizes[name] = _Size(bytes=sum(sizes), files=len(sizes))
+            self._sizes[name] = found = _size_of(folder)
+            self._before -= found.bytes
         return self._sizes[name]
+
+
+def _size_of(folder: Path) -> _Size:
+    sizes = [file.stat().st_size for file in folder.rglob("*") if file.is_file()]
+    return _Size(bytes=sum(sizes), files=len(sizes))
 
 
 def _place(draft: Path, file: Path) -> None:

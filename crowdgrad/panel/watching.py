@@ -64,9 +64,9 @@ class Watching:
         while True:
             worker = self._children.working()
             entrance = worker.entrance if worker is not None else None
-            if worker is None:
+            if entrance is None:  # also while it starts: what one before it said is over
                 self._hub.publish("work", None)
-            if entrance is not None:
+            else:
                 with contextlib.suppress(Unreachable, ValueError):
                     reply = await self._caller.ask(
                         entrance, "GET", "/status", owner=True, patience_s=PATIENCE_S

@@ -16,7 +16,8 @@ __all__ = ["Pause", "effort", "in_use", "share_of"]
 def effort(readings: Readings, limits: Limits, pause: Pause | None = None) -> Effort:
     """`readings.at` is now."""
     if pause is not None and (pause.until is None or readings.at < pause.until):
-        return _none(limits, _by_person(readings, pause.until), until=pause.until)
+        reason = _by_person(readings, pause.until)
+        return _none(limits, reason, until=pause.until, by_person=True)
     left = _minutes_left(readings.minute_of_day, limits.hours)
     changes_at = None if left is None else _after(readings, abs(left))
     if left is not None and left < 0:
@@ -47,8 +48,11 @@ def in_use(readings: Readings, limits: Limits) -> bool:
     return readings.idle_s is not None and readings.idle_s < limits.idle_after_s
 
 
-def _none(limits: Limits, reason: str, until: float | None = None) -> Effort:
-    return Effort(share=0.0, threads=limits.in_use.threads, reason=reason, until=until)
+def _none(
+    limits: Limits, reason: str, *, until: float | None = None, by_person: bool = False
+) -> Effort:
+    threads = limits.in_use.threads
+    return Effort(share=0.0, threads=threads, reason=reason, until=until, by_person=by_person)
 
 
 def _by_person(readings: Readings, until: float | None) -> str:

@@ -94,7 +94,7 @@ class ChunkStore:
         if quota_bytes <= 0:
             raise ValueError(f"a quota of {quota_bytes} bytes holds nothing")
         self.folder = folder
-        self._quota_bytes = quota_bytes
+        self.quota_bytes = quota_bytes
         self._now_ns = now_ns
         self._write = write
         self._lock = threading.Lock()
@@ -133,12 +133,18 @@ class ChunkStore:
         with self._lock:
             self._bytes += len(data) * new
             self._written += len(data)
-            stale = self._written > self._quota_bytes // RESCAN_SHARE
-            if stale or self._bytes > self._quota_bytes:
+            stale = self._written > self.quota_bytes // RESCAN_SHARE
+            if stale or self._bytes > self.quota_bytes:
                 self._evict(keep=path)
 
     def holds(self, name: ChunkHash) -> bool:
         return self._path(name).is_file()
+
+    def resize(self, quota_bytes: int) -> None:
+        """What is too much by now goes at once, the chunks used longest ago first."""
+        with self._lock:
+            self.quota_bytes = quota_bytes
+            self._evict()
 
     def _path(self, name: ChunkHash) -> Path:
         check_hash(name)  # a stranger's name must not become a path outside the folder
@@ -166,14 +172,14 @@ class ChunkStore:
                 found.append((stat.st_mtime_ns, stat.st_size, path))
         return found
 
-    def _evict(self, keep: Path) -> None:
+    def _evict(self, keep: Path | None = None) -> None:
         files = sorted(self._files())
         self._bytes = sum(size for _, size, _ in files)
         self._written = 0
-        if self._bytes <= self._quota_bytes:
+        if self._bytes <= self.quota_bytes:
             return
         for _, size, path in files:
-            if self._bytes <= self._quota_bytes * KEEP_SHARE:
+            if self._bytes <= self.quota_bytes * KEEP_SHARE:
                 break
             if path != keep:
                 with contextlib.suppress(OSError):

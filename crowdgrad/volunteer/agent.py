@@ -106,6 +106,8 @@ class Outcome:
     samples: int
     credit: float | None
     """As the host counts it; None where we left before it said so."""
+    share: float | None = None
+    """Ours of all samples that the job's members have given, as its host counted last."""
     title: str = ""
     """Of the job."""
     host: str = ""
@@ -196,6 +198,7 @@ class Agent:
         self._last_said: dict[Kind, str] = {}
         self._failures = self._late = 0
         self.samples = self.accepted = self.refused = 0
+        self._share: float | None = None
 
     def lend(self, memory_bytes: int | None) -> None:
         """The most that jobs from the next one on may take; None: half of what there is."""
@@ -230,6 +233,7 @@ class Agent:
         self._why_leaving, self._title = "stopped", ""
         attempt, last_contact, joined = 0, self._clock(), False
         self.samples = self.accepted = self.refused = 0
+        self._share = None
         self._failures = self._late = 0  # another job's are not this one's
         try:
             while True:
@@ -517,15 +521,16 @@ class Agent:
                 later(self._tell_of, update, self.samples, self.accepted)
             if isinstance(answer, Wait):
                 waits += 1
-                if self._pauses:
-                    await self._hold()
-                    continue
                 if waits > 1:  # not worth a word if it is over at once
                     held_up = f"Waiting for “{shop.job.title}”: {answer.reason}."
                     self._say("state", held_up, phase="waiting")
-                await asyncio.sleep(min(max(answer.seconds, 0.05), MAX_WAIT_S))
+                # Who has asked is counted on, rounds wait for it: also where we pause by now we ask
+                # on, seldom, for a unit to give back.
+                pause_s = MAX_WAIT_S if self._pauses else answer.seconds
+                await asyncio.sleep(min(max(pause_s, 0.05), MAX_WAIT_S))
                 continue
             waits = 0
+            self._share = share_given(answer.yours, answer.given)
             if not await self._additions.learned(conversation, shop):
                 self._granted[slot] = answer
                 return
@@ -606,19 +611,17 @@ class Agent:
             self._say("trouble", str(refusal))
 
     def _tell_of(self, update: Update, samples: int, accepted: int) -> None:
-        self._watch(
-            Event(
-                kind="unit",
-                text=f"Unit {update.unit}: {update.samples} samples, loss {update.loss:.4f}.",
-                data={
-                    "samples": samples,
-                    "accepted": accepted,
-                    "refused": self.refused,
-                    "loss": update.loss,
-                    "seconds": update.compute_s,
-                },
-            )
-        )
+        data: dict[str, str | int | float] = {
+            "samples": samples,
+            "accepted": accepted,
+            "refused": self.refused,
+            "loss": update.loss,
+            "seconds": update.compute_s,
+        }
+        if self._share is not None:
+            data["share"] = self._share
+        text = f"Unit {update.unit}: {update.samples} samples, loss {update.loss:.4f}."
+        self._watch(Event(kind="unit", text=text, data=data))
 
     def _progress(self, unit: Unit) -> Callable[[int, int], None]:
         def report(done: int, total: int) -> None:
@@ -637,11 +640,14 @@ class Agent:
     def _outcome(
         self, reason: str, finished: Finished | None = None, *, left: bool = True
     ) -> Outcome:
+        if finished is not None:
+            self._share = share_given(finished.samples, finished.given)
         return Outcome(
             reason=reason,
             left=left and finished is None,
             samples=finished.samples if finished else self.samples,
             credit=finished.credit if finished else None,
+            share=self._share,
             title=self._title,
             host=self._host_proven,
         )
@@ -683,6 +689,11 @@ def lent_memory(volunteer: Volunteer) -> int:
     """Bytes a job may take: half of the machine's memory."""
     known_mb = volunteer.memory_mb or UNKNOWN_MEMORY_MB
     return (known_mb << 20) // 2
+
+
+def share_given(yours: int, given: int) -> float | None:
+    """Of a job's samples; None where its host does not say, or nobody has given any."""
+    return min(1.0, yours / given) if given else None
 
 
 def _machines(parts: Sequence[Part]) -> frozenset[str]:

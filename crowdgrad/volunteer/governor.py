@@ -13,13 +13,19 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from pathlib import Path
+
+import msgspec
 
 from crowdgrad.domain.manners import Effort, Limits, Pause, Profile, Readings
+from crowdgrad.errors import SettingError, one_line
 from crowdgrad.planner.manners import effort
 from crowdgrad.settings import Settings
 from crowdgrad.volunteer.readings import minute_of_day
 
 LOOK_S = 2.0
+MAX_BYTES = 64 << 10
+"""Of a file with limits."""
 
 Read = Callable[[], Awaitable[Readings]]
 
@@ -160,6 +166,35 @@ def limits_of(settings: Settings) -> Limits:
         most_upload_mbps=settings.most_upload_mbps,
         most_download_mbps=settings.most_download_mbps,
     )
+
+
+def settings_of(limits: Limits) -> dict[str, object]:
+    """The settings that allow as much, but for threads: they know one number for both profiles."""
+    return {
+        "cpu": round(100 * limits.in_use.share),
+        "cpu_idle": round(100 * limits.idle.share),
+        "threads": min(limits.in_use.threads, limits.idle.threads),
+        "only_when_idle": limits.only_when_idle,
+        "idle_after_s": limits.idle_after_s,
+        "on_battery": limits.on_battery,
+        "hours": limits.hours,
+        "memory_mb": limits.memory_mb,
+        "cache_mb": limits.cache_mb,
+        "most_upload_mbps": limits.most_upload_mbps,
+        "most_download_mbps": limits.most_download_mbps,
+    }
+
+
+def read_limits(file: Path) -> Limits:
+    """As the status tells them, in JSON. Raises SettingError."""
+    try:
+        with file.open("rb") as opened:
+            return msgspec.json.decode(opened.read(MAX_BYTES), type=Limits)
+    except (OSError, ValueError, msgspec.MsgspecError) as error:
+        raise SettingError(
+            f"{file} holds no limits: {one_line(str(error))}.",
+            advice="Write there what `limits` of the volunteer's status says.",
+        ) from None
 
 
 def without_rules(limits: Limits) -> Limits:

@@ -35,6 +35,7 @@ from crowdgrad.net.ports import everywhere
 from crowdgrad.net.throttle import Throttle
 from crowdgrad.net.transport import secure
 from crowdgrad.net.transport.base import Listener, OnConnection
+from crowdgrad.replication.store import ChunkStore
 from crowdgrad.settings import Settings
 from crowdgrad.volunteer import metered, neighbours, reachable, speed, tally, target, wishes
 from crowdgrad.volunteer.agent import Agent, Outcome
@@ -53,7 +54,6 @@ from crowdgrad.volunteer.remote.desk import ANOTHER, Desk, Work
 from crowdgrad.volunteer.remote.totals import Past
 from crowdgrad.volunteer.resting import FAREWELL, OVER, Resting, in_own_time
 from crowdgrad.volunteer.sharing import Sharing
-from crowdgrad.volunteer.shelf import Shelf
 from crowdgrad.volunteer.talk import Trusted
 from crowdgrad.volunteer.visits import Visits
 
@@ -90,6 +90,8 @@ class Options:
     announce: Path | None = None
     """Serve the HTTP API, and write to this file where it is found."""
     http_port: int = 0
+    limits: Limits | None = None
+    """How hard to work; None: as the settings say. What both know must be the same in them."""
     hosted: bool = False
     """A host started it on its own machine: it works as hard as it can."""
 
@@ -210,14 +212,14 @@ async def _steered(desk: Desk, options: Options) -> AsyncIterator[None]:
 
 def governor_for(options: Options, settings: Settings) -> Governor:
     """How hard to work, as the settings say; those a host started are not held back."""
-    limits = limits_of(settings)
+    limits = options.limits or limits_of(settings)
     if options.hosted or options.token:
         return Governor(without_rules(limits))
     return Governor(limits, read=ThisMachine().read)
 
 
 def _obey(
-    governor: Governor, agent: Agent, connect: Dialler, shelf: Shelf, manner: Manners
+    governor: Governor, agent: Agent, connect: Dialler, chunks: ChunkStore, manner: Manners
 ) -> None:
     """Have all that works here do as it says, from now on."""
 
@@ -229,8 +231,9 @@ def _obey(
         connect.up = throttle.changed(connect.up, limits.most_upload_mbps, now)
         connect.down = throttle.changed(connect.down, limits.most_download_mbps, now)
         agent.lend(limits.memory_mb * 1_000_000 or None)
-        with contextlib.suppress(CrowdgradError):  # a disk that takes nothing holds no more, either
-            shelf.resize(limits.cache_mb << 20)
+        quota_bytes = limits.cache_mb << 20
+        if quota_bytes != chunks.quota_bytes:
+            asyncio.get_running_loop().run_in_executor(None, chunks.resize, quota_bytes)
 
     governor.subscribe(rest)
     governor.heed(limit)
@@ -242,7 +245,7 @@ def _sharing(
     settings: Settings,
     key: identity.Identity,
     connect: Dialler,
-    shelf: Shelf,
+    chunks: ChunkStore,
     manner: Manners,
 ) -> Sharing | None:
     """None: data comes from the host alone, as to the host's own worker."""
@@ -269,7 +272,7 @@ def _sharing(
         listen=listen if settings.share == "listen" else None,
         places=lan.networks,
         manner=manner,
-        quota_bytes=lambda: shelf.quota_bytes,
+        quota_bytes=lambda: chunks.quota_bytes,
     )
 
 
@@ -289,13 +292,13 @@ def _agent(
         up=_cap(options, settings.most_upload_mbps),
         down=_cap(options, settings.most_download_mbps),
     )
-    shelf = Shelf(settings.home / "chunks", settings.cache_mb << 20)
+    chunks = ChunkStore(settings.home / "chunks", settings.cache_mb << 20)
     agent = Agent(
         identity=key,
         volunteer=describe(key, settings.name, own_model=options.trusted is not None),
-        chunks=shelf,
+        chunks=chunks,
         connect=connect,
-        sharing=_sharing(options, settings, key, connect, shelf, manner),
+        sharing=_sharing(options, settings, key, connect, chunks, manner),
         watch=watch,
         random01=random.random,
         reconnect_s=settings.reconnect_s,
@@ -310,7 +313,7 @@ def _agent(
         memory_bytes=settings.memory_mb * 1_000_000 or None,
         governor=governor,
     )
-    _obey(governor, agent, connect, shelf, manner)
+    _obey(governor, agent, connect, chunks, manner)
     return agent
 
 

@@ -61,9 +61,9 @@ def text(length: int = 6) -> DataSet:
         ("diabetes", "mlp", {}, "mean_absolute_error"),
         ("diamonds", "mlp", {}, "mean_absolute_error"),
         ("imdb", "mlp", {}, "accuracy"),
-        ("cifar10", "cnn", {}, "accuracy"),
+        pytest.param("cifar10", "cnn", {}, "accuracy", marks=pytest.mark.slow),
         ("digits", "cnn", {"blocks": 4, "dropout": 0.1}, "accuracy"),
-        ("shakespeare", "gpt", {}, "perplexity"),
+        pytest.param("shakespeare", "gpt", {}, "perplexity", marks=pytest.mark.slow),
     ],
 )
 def test_it_passes_the_gate_on_data_of_the_catalogue(name, kind, values, metric):
@@ -77,8 +77,8 @@ def test_it_passes_the_gate_on_data_of_the_catalogue(name, kind, values, metric)
     ("make", "kind", "values"),
     [
         (steps, "rnn", {"cell": "gru", "layers": 2}),
-        (words, "rnn", {"cell": "lstm", "dropout": 0.1}),
-        (text, "rnn", {"cell": "gru"}),
+        pytest.param(words, "rnn", {"cell": "lstm", "dropout": 0.1}, marks=pytest.mark.slow),
+        pytest.param(text, "rnn", {"cell": "gru"}, marks=pytest.mark.slow),
         (words, "mlp", {}),
         (text, "gpt", {"context": 2, "dropout": 0.1}),
     ],

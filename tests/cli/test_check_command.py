@@ -89,15 +89,15 @@ def test_a_task_a_job_or_neither(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.chdir(tmp_path)
     (tmp_path / "asked.py").write_text(MODULE)
     monkeypatch.syspath_prepend(tmp_path)
-    assert check._subject("asked:task").fields is None
-    job = check._subject("asked:job")
+    assert check._subject("asked:task", None).fields is None
+    job = check._subject("asked:job", None)
     assert job.batch_size == 7
     assert job.fields is not None
     assert [field.dtype for field in job.fields] == ["uint8", "int64"], "as it is stored"
     assert job.records is not None
     assert len(job.records[0]) == 50
     with pytest.raises(TargetError, match=r"asked:x is a ndarray, not a cg\.Task or cg\.Job"):
-        check._subject("asked:x")
+        check._subject("asked:x", None)
 
 
 READY = """

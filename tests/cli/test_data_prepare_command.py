@@ -164,6 +164,7 @@ def test_mistakes_are_answered_with_what_to_do(here: Path) -> None:
         run("data", "prepare", "people.csv", "--out", "full")
 
 
+@pytest.mark.slow
 def test_following_adds_what_is_appended_until_it_is_asked_to_stop(here: Path) -> None:
     log = Path("log.jsonl")
     log.write_text("".join(json.dumps({"a": n, "label": n % 2}) + "\n" for n in range(100)))

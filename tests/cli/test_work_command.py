@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from crowdgrad.cli import work
 from crowdgrad.cli.main import parser
+from crowdgrad.domain.manners import Limits, Profile
 from crowdgrad.errors import SettingError
 from crowdgrad.settings import Settings
 from crowdgrad.volunteer import serve
@@ -77,6 +79,33 @@ def test_caps_and_sharing_are_settings_too(monkeypatch: pytest.MonkeyPatch, tmp_
     assert (settings.most_upload_mbps, settings.most_download_mbps) == (0.5, 0.0)
 
 
+def test_limits_of_a_file_count_before_settings(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "settings.toml").write_text("on_battery = true\nmemory_mb = 100\ncpu = 90")
+    assert asked(monkeypatch, tmp_path)[0].limits is None
+    limits = Limits(
+        in_use=Profile(share=0.1, threads=1), idle=Profile(share=0.7, threads=2), hours="1:00-2:00",
+        memory_mb=512, most_upload_mbps=3.0,
+    )  # fmt: skip
+    file = tmp_path / "limits.json"
+    file.write_bytes(msgspec.json.encode(limits))
+    options, settings = asked(monkeypatch, tmp_path, "--limits", str(file))
+    assert serve.governor_for(options, settings).limits == limits
+    assert (settings.memory_mb, settings.hours, settings.most_upload_mbps) == (512, "1:00-2:00", 3)
+    assert not settings.on_battery, "what the file has by default counts, too"
+
+
+@pytest.mark.parametrize("text", ["{", '{"hours": "late"}', '{"memory_mb": -1}', "[]"])
+def test_a_file_without_limits_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str
+) -> None:
+    file = tmp_path / "limits.json"
+    file.write_text(text)
+    with pytest.raises(SettingError, match=r"limits\.json holds no limits"):
+        asked(monkeypatch, tmp_path, "--limits", str(file))
+
+
 @pytest.mark.parametrize("text", ["-1", "nan", "inf", "fast", "1e9"])
 def test_a_cap_that_is_none_is_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
@@ -120,7 +149,7 @@ def test_where_the_api_is_announced(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 def test_the_json_names_each_job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     done = Outcome(
         reason="done", left=False, samples=3, credit=6.0, title="Digits", host="ab" * 8,
-        code="K7Q-2MP",
+        code="K7Q-2MP", share=0.25,
     )  # fmt: skip
 
     async def ended(options: Any, settings: Any, stop: Any, watch: Any, outcomes: list[Outcome],
@@ -133,7 +162,7 @@ def test_the_json_names_each_job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert work.run(args) == 0
     assert json.loads(file.read_text()) == {"jobs": [{
         "reason": "done", "left": False, "samples": 3, "credit": 6.0, "title": "Digits",
-        "host": "ab" * 8, "code": "K7Q-2MP",
+        "host": "ab" * 8, "code": "K7Q-2MP", "share": 0.25,
     }]}  # fmt: skip
 
 

@@ -43,6 +43,15 @@ def test_the_panel_says_what_for_whom_how_hard_and_what_came_of_it() -> None:
         assert words in text, text
 
 
+def test_our_part_of_the_work_is_said_once_the_host_has() -> None:
+    status = at_work()
+    assert status.job is not None
+    assert "your part" not in drawn(status)
+    text = drawn(replace(status, job=replace(status.job, share=0.1234)))
+    assert "your part" in text
+    assert "12.3 %" in text
+
+
 def test_a_rest_and_a_trouble_are_said() -> None:
     text = drawn(replace(at_work(), state="paused", effort=REST, trouble="The disk is full."))
     assert "Effort: at rest. you paused it" in text

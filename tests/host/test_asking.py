@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pytest
+from fastapi import FastAPI
+from starlette.testclient import TestClient
 
-from crowdgrad.capture.models import digits_mlp, spirals_mlp
+from crowdgrad.capture.models import digits_mlp, mlp, spirals_mlp
 from crowdgrad.data import generated
+from crowdgrad.data.dataset import from_arrays
+from crowdgrad.data.shards import shard_arrays
 from crowdgrad.domain.work import Version
-from crowdgrad.errors import DataMalformed
-from crowdgrad.host.asking import Asking, Prediction, Samples
+from crowdgrad.errors import DataMalformed, DataMissing
+from crowdgrad.host.asking import MOST_TOLD, Asking, Prediction, Samples
 from crowdgrad.host.job import JobPlan, Prepared, prepare
+from crowdgrad.host.remote.api import create_app
+from crowdgrad.host.remote.control import Control
+from crowdgrad.host.telling.status import Status
 from crowdgrad.numerics.vectors import Vector
+from tests.host import small
+
+PHOTO = (3, 130, 200)
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +36,24 @@ def digits() -> Prepared:
 @pytest.fixture(scope="module")
 def spirals() -> Prepared:
     return prepare(JobPlan(task=spirals_mlp(), data=generated.spirals()))
+
+
+@pytest.fixture(scope="module")
+def photos() -> Prepared:
+    """Too large to be told whole, not square, and in colours."""
+    dice = np.random.default_rng(0)
+    pictures = dice.integers(0, 256, (40, *PHOTO), np.uint8)
+    kinds = dice.integers(0, 3, 40).astype(np.uint8)
+    data = from_arrays(pictures, kinds, title="photos", test=10, classes=["a", "b", "c"])
+    return prepare(JobPlan(task=mlp(PHOTO, (), 3), data=data))
+
+
+@pytest.fixture(scope="module")
+def wide() -> Prepared:
+    """Records of more numbers than are told."""
+    numbers = np.random.default_rng(0).random((40, MOST_TOLD + 1)).astype(np.float32)
+    data = from_arrays(numbers, np.zeros(40, np.uint8), title="wide", test=10)
+    return prepare(JobPlan(task=mlp((MOST_TOLD + 1,), (), 2), data=data))
 
 
 class World:
@@ -49,7 +79,7 @@ def test_samples_are_test_records_as_pictures_with_their_labels(digits: Prepared
     found = World(digits).samples(30)
     data = generated.digits().splits["test"]
     assert (found.kind, found.shape, found.split, found.version) == ("image", [8, 8], "test", "0.0")
-    images = {(np.round(x / 16, 4).tobytes(), str(y)) for x, y in zip(*data, strict=True)}
+    images = {(np.round(x / 16, 3).tobytes(), str(y)) for x, y in zip(*data, strict=True)}
     for sample in found.samples:
         assert isinstance(sample.input, list)
         told = np.asarray(sample.input).reshape(8, 8)
@@ -102,6 +132,85 @@ def test_numbers_are_told_and_taken_as_they_are_stored(spirals: Prepared) -> Non
     answers = world.predict(sample.input).answers
     assert answers[0].label == sample.predicted
     assert sum(answer.probability or 0.0 for answer in answers) == pytest.approx(1.0)
+
+
+def test_large_pictures_are_told_in_fewer_pixels(photos: Prepared) -> None:
+    found = World(photos).samples(10)
+    assert (found.kind, found.shape, found.input_shape) == ("image", [33, 50, 3], [130, 200, 3])
+    told = {np.asarray(sample.input).reshape(33, 50, 3).tobytes() for sample in found.samples}
+    data = np.concatenate([shard_arrays(photos.manifest, number, blob)[0]
+        for number in photos.manifest.numbers("test")
+        for blob in [b"".join(photos.blobs[c.hash] for c in photos.manifest.shards[number].chunks)]
+    ])  # fmt: skip
+    seen = np.moveaxis(data[:, :, ::4, ::4], 1, -1) / 255
+    assert told == {np.round(picture, 3).tobytes() for picture in seen}
+
+
+def test_a_large_picture_is_asked_about_whole_or_as_it_was_told(photos: Prepared) -> None:
+    world = World(photos)
+    coarse = np.random.default_rng(1).random((33, 50, 3))
+    whole = coarse.repeat(4, 0).repeat(4, 1)[:130, :200]
+    answers = [world.predict(picture.reshape(-1).tolist()).answers for picture in (coarse, whole)]
+    assert answers[0] == answers[1]
+    other = np.random.default_rng(2).random((130, 200, 3)).reshape(-1).tolist()
+    assert world.predict(other).answers != answers[0]
+    with pytest.raises(DataMalformed, match="78000 finite numbers") as refused:
+        world.predict([0.5] * 100)
+    assert "130×200×3" in refused.value.advice
+
+
+def test_records_of_very_many_numbers_are_told_in_words(wide: Prepared) -> None:
+    world = World(wide)
+    found = world.samples(2)
+    assert (found.kind, found.input_shape) == ("numbers", [MOST_TOLD + 1])
+    assert all(isinstance(sample.input, str) for sample in found.samples)
+    assert world.predict([0.5] * (MOST_TOLD + 1)).answers
+
+
+def test_the_words_are_made_once_and_say_the_same(digits: Prepared) -> None:
+    world = World(digits)
+    text = asyncio.run(world.asking.samples_as_json(5))
+    assert msgspec.json.decode(text, type=Samples) == world.samples(5)
+    assert asyncio.run(world.asking.samples_as_json(5)) is text
+    world.state, world.count, world.now = -world.state, 1, 9.0
+    assert asyncio.run(world.asking.samples_as_json(5)) != text
+
+
+def test_a_model_that_cannot_be_asked_comes_with_advice(digits: Prepared) -> None:
+    class OneRow:
+        def predict(self, *_: object) -> tuple[np.ndarray]:
+            return (np.zeros((1, 10), np.float32),)
+
+    asking = World(digits).asking
+    asking._known = replace(asking._ready(), engine=OneRow())  # type: ignore[arg-type]
+    with pytest.raises(DataMalformed, match="one row for each record") as found:
+        asyncio.run(asking.samples(2))
+    assert found.value.advice
+    shards = tuple(shard for shard in digits.manifest.shards if shard.split == "train")
+    with pytest.raises(DataMissing, match="kept out of training") as missing:
+        asking._first(replace(digits.manifest, shards=shards), "validation")
+    assert missing.value.advice
+
+
+def test_the_api_tells_it_to_who_has_the_token(digits: Prepared) -> None:
+    world = World(digits)
+
+    async def an_app() -> FastAPI:
+        control = Control(small.training(), lambda: 1.0, asyncio.Event())
+        return create_app(a_status, control, "token", asking=world.asking)
+
+    with TestClient(asyncio.run(an_app()), base_url="http://127.0.0.1") as web:
+        assert web.get("/samples").status_code == 401
+        told = web.get("/samples?count=3", headers={"Authorization": "Bearer token"})
+        assert told.headers["content-type"] == "application/json"
+        assert msgspec.json.decode(told.content, type=Samples) == world.samples(3)
+        world.state, world.count, world.now = np.full_like(world.state, np.nan), 1, 9.0
+        told = web.get("/samples", headers={"Authorization": "Bearer token"})
+    assert (told.status_code, "smaller learning rate" in told.text) == (503, True)
+
+
+def a_status() -> Status:
+    raise AssertionError("nobody asks for it")
 
 
 def test_numbers_that_are_not_finite_any_more_are_said(digits: Prepared) -> None:

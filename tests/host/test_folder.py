@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import stat
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -52,7 +53,7 @@ def test_a_disk_that_fills_up_costs_metrics_never_the_model(small_disk: Path) ->
     assert (folder.path / "model.safetensors").stat().st_size == MIB
     with pytest.raises(DiskFull, match="no room"):
         folder.write("too large", bytes(4 * MIB))
-    assert sorted(os.listdir(folder.path)) == ["metrics.jsonl", "model.safetensors"]
+    assert sorted(os.listdir(folder.path)) == ["metrics.jsonl", "model.safetensors", "resume"]
     folder.close()
 
 
@@ -63,11 +64,38 @@ def test_no_room_is_said_before_training_not_after(small_disk: Path) -> None:
 
 def test_the_reserve_leaves_nothing(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run", reserve_bytes=MIB)
-    assert os.listdir(folder.path) == []
+    assert os.listdir(folder.path) == ["resume"]
+    assert os.listdir(folder.path / "resume") == []
     folder.release()
     folder.write_json("job.json", {"a": 1})
     assert json.loads((folder.path / "job.json").read_text()) == {"a": 1}
     folder.close()
+
+
+def test_nobody_else_looks_into_what_is_kept_to_go_on(tmp_path: Path) -> None:
+    before = os.umask(0o000)
+    try:
+        folder = RunFolder(tmp_path / "run")
+    finally:
+        os.umask(before)
+    kept = folder.path / "resume"
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o700
+    folder.close()
+    kept.chmod(0o755)
+    (kept / "chunk").write_bytes(b"linked")
+    (kept / "chunk").chmod(0o644)
+    RunFolder(tmp_path / "run", again=True).close()
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o700, "also of a run that an older host began"
+    assert stat.S_IMODE((kept / "chunk").stat().st_mode) == 0o644
+
+
+def test_a_disk_without_modes_is_no_obstacle(tmp_path, monkeypatch, caplog) -> None:
+    def refused(path: Path, mode: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "chmod", refused)
+    RunFolder(tmp_path / "run").close()
+    assert "others may be able to read" in caplog.text
 
 
 def test_two_hosts_never_work_on_one_run(tmp_path: Path) -> None:

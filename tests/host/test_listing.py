@@ -23,6 +23,7 @@ from crowdgrad.host.listing import (
     AWAY,
     BACK,
     CREDIT_EVERY_S,
+    PROGRESS_EVERY_S,
     Listing,
     gifts,
     list_job,
@@ -59,6 +60,9 @@ class Presence:
 
     def set_state(self, state: str) -> None:
         self.said.append(state)
+
+    def set_progress(self, share: float) -> None:
+        self.said.append(share)
 
     def credit(self, given: dict[VolunteerId, Gift]) -> None:
         self.gifts.append(dict(given))
@@ -153,6 +157,19 @@ def test_gifts_are_told_now_and_then() -> None:
     assert not here.credit_due(CREDIT_EVERY_S - 1)
     assert here.credit_due(CREDIT_EVERY_S)
     assert presence.gifts == [given]
+
+
+def test_how_far_it_is_is_told_now_and_then_where_it_is_further() -> None:
+    presence = Presence()
+    here = Listing(presence)  # type: ignore[arg-type]
+    here.progress(0.0, 0.101)
+    here.progress(PROGRESS_EVERY_S, 0.109)
+    assert presence.said == [0.1], "to a hundredth, and never more than there is"
+    here.progress(PROGRESS_EVERY_S, 0.2)
+    here.progress(PROGRESS_EVERY_S + 1, 0.3)
+    assert presence.said == [0.1, 0.2]
+    here.progress(2 * PROGRESS_EVERY_S, 1.0)
+    assert presence.said == [0.1, 0.2, 1.0]
 
 
 def test_that_the_matchmaker_goes_and_returns_is_said_once_each(

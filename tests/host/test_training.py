@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import math
 from typing import Any
 
@@ -462,3 +463,4 @@ async def test_a_long_history_loses_detail_but_neither_end() -> None:
     times = [scores.at_s for scores in course.history]
     assert times == sorted(set(times))
     assert (times[0], times[-1]) == (0.0, 3 * MAX_HISTORY - 1)
+    assert max(later - before for before, later in itertools.pairwise(times)) <= 8

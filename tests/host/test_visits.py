@@ -65,6 +65,26 @@ def test_a_crowd_gets_through_a_narrow_gate(recipe: Recipe, exchanges: int) -> N
     assert house.training.parameters.pool.taken == 0
 
 
+@pytest.mark.parametrize("size", [SIZE, small.SIZE], ids=["large", "small"])
+def test_everybody_hears_how_much_of_all_samples_is_theirs(size: int) -> None:
+    async def test(house: House) -> None:
+        first, second = await house.connect(), await house.connect()
+        grants = [await person.exchange() for person in (first, second, first, second, first)]
+        ledger = house.training.ledger
+        last = grants[-1]
+        assert isinstance(last, Grant)
+        assert 0 < last.yours < last.given <= ledger.total_samples
+        assert last.yours <= ledger[first.name].samples
+        assert isinstance(grants[0], Grant)
+        assert (grants[0].yours, grants[0].given) == (0, 0)
+        await house.server.farewell("over")
+        finished = await first.listening
+        assert finished.samples == ledger[first.name].samples
+        assert finished.given == ledger.total_samples > finished.samples > 0
+
+    in_house(test, size=size)
+
+
 def test_small_vectors_need_no_place() -> None:
     async def test(house: House) -> None:
         assert house.server._desk.gate is None

@@ -38,6 +38,7 @@ def strike(there: World, host: Host, ada: Process, misfortune: Misfortune) -> No
     host.await_units(ADA, BOB)
 
 
+@pytest.mark.slow
 def test_a_volunteer_with_a_new_address_comes_back(tmp_path: Path) -> None:
     with world(tmp_path) as there:
         host = there.host(there.add("host", "10.77.0.20"), volunteers=2, epochs=12, silence_s=2.5)

@@ -71,6 +71,7 @@ def has_fetched(home: Path, preparer: Preparer, shards: int) -> bool:
     return all(any(home.rglob(name)) for name in wanted)
 
 
+@pytest.mark.slow
 def test_what_is_added_is_trained_on_by_everybody_and_survives_the_host(tmp_path: Path) -> None:
     host, preparer = began(tmp_path)
     with host:

@@ -127,6 +127,7 @@ def kinds(data: bytes) -> set[int]:
     return found
 
 
+@pytest.mark.slow
 def test_a_matchmaker_names_the_relay_and_a_code_or_a_link_is_enough(tmp_path: Path) -> None:
     with world(tmp_path) as there:
         relay = there.relay(there.add("relay", "10.77.0.2"))
@@ -150,6 +151,7 @@ def test_a_matchmaker_names_the_relay_and_a_code_or_a_link_is_enough(tmp_path: P
 # -- a relay that dies -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_when_a_relay_is_killed_the_second_takes_over_and_nothing_counts_twice(
     tmp_path: Path,
 ) -> None:
@@ -198,7 +200,8 @@ def test_when_the_only_relay_is_killed_and_started_again_they_go_on(tmp_path: Pa
 
 
 @needs_router
-@pytest.mark.parametrize("protocol", ["NAT-PMP", pytest.param("UPnP", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", ["NAT-PMP", "UPnP"])
 def test_a_host_behind_a_home_router_is_reached_by_the_port_it_asked_for(
     tmp_path: Path, protocol: str
 ) -> None:
@@ -226,6 +229,7 @@ def test_two_laptops_on_one_link_find_each_other_without_any_server(tmp_path: Pa
         assert {m["name"]: m["samples"] > 0 for m in found["members"]}[ADA]
 
 
+@pytest.mark.slow
 def test_on_one_link_the_hosts_own_code_is_enough_and_another_leads_nowhere(tmp_path: Path) -> None:
     with world(tmp_path) as there:
         host = there.host(there.add("host", "10.77.0.20"), lan=True)
@@ -246,7 +250,8 @@ def test_on_one_link_the_hosts_own_code_is_enough_and_another_leads_nowhere(tmp_
 # -- where only the web passes ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", ["direct", pytest.param("relay", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["direct", "relay"])
 def test_where_only_the_web_passes_a_volunteer_comes_by_websocket(tmp_path: Path, way: str) -> None:
     with world(tmp_path) as there:
         wall = web_only.wall(there.net, outside="10.77.0.9", inside="192.168.5.1")

@@ -129,6 +129,7 @@ def test_the_papers_tree_with_real_processes(tmp_path: Path, plan: str) -> None:
         ended(host)
 
 
+@pytest.mark.slow
 def test_with_segments_volunteers_work_without_all_of_the_data(tmp_path: Path) -> None:
     """With worker 0 and three others there are five segments; each has two of them. What exactly
     each gets when nobody comes or goes any more: `tests/replication/test_sharing.py`."""

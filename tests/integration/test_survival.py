@@ -283,6 +283,7 @@ def test_a_host_that_is_killed_is_started_again_by_itself(run: Path, tmp_path: P
     assert "killed by SIGKILL" in host.said()
 
 
+@pytest.mark.slow
 def test_what_is_finished_elsewhere_is_trained_for_longer(run: Path, tmp_path: Path) -> None:
     """On another machine: another folder, another home with other keys, no job file, no source."""
     with Host(tmp_path, run) as host:

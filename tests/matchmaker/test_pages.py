@@ -55,6 +55,7 @@ def summary(**values: object) -> rooms.JobSummary:
         "requirements": bodies.RequirementsBody(),
         "visibility": "public",
         "link": LINK,
+        "progress": None,
     }
     return rooms.JobSummary(**{**fields, **values})  # type: ignore[arg-type]
 

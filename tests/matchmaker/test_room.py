@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -271,6 +272,22 @@ def test_members_do_not_learn_who_else_is_invited() -> None:
     world.step()
     assert guest.last(rooms.Matched).listing.offer.invited == ()
     assert stranger.last(rooms.StillWaiting).reason == "waiting: no job is open"
+
+
+def test_how_far_a_job_is_stands_in_its_summary() -> None:
+    world = World()
+    host = world.host()
+    world.step()
+    assert host.last(rooms.Welcome).hears_progress
+    record = world.store.job(JOB)
+    assert record is not None
+    assert world.room.summary(record).progress is None
+    world.room.host_says(JOB, rooms.Progressed(share=0.25), host)
+    assert world.room.summary(record).progress == 0.25
+    guest = world.volunteer("a")
+    world.step()
+    told = msgspec.json.encode(guest.last(rooms.Welcome))
+    assert b"progress" not in told, "older volunteers know no such field"
 
 
 def test_the_end_of_a_job_sends_its_members_to_the_next() -> None:

@@ -341,6 +341,25 @@ def test_an_introduction_can_be_checked_offline(matchmaker: Running) -> None:
     run(scenario())
 
 
+def test_how_far_a_job_is_is_told_and_shown_to_everybody(matchmaker: Running) -> None:
+    async def scenario() -> None:
+        host = await hosting(matchmaker.url)
+
+        def shown() -> float | None:
+            raw = ask(matchmaker.url, "GET", f"/v1/jobs/{host.code}")
+            return rooms.decode(msgspec.json.Decoder(rooms.JobSummary), raw).progress
+
+        assert await asyncio.to_thread(shown) is None
+        host.set_progress(0.5)
+        async with asyncio.timeout(WITHIN_S):
+            while (found := await asyncio.to_thread(shown)) is None:  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+        assert found == 0.5
+        await leave(host)
+
+    run(scenario())
+
+
 def test_credit_is_told_countersigned_and_shown(matchmaker: Running) -> None:
     gift = Gift(units=3, samples=300, flop=1.5e9)
     asked: list[tuple[str, Gift]] = []

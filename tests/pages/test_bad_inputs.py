@@ -8,36 +8,16 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.chromium import needs_chromium
-from tests.pages.panels import Running, panel
+from tests.pages.panels import Running, panel, until
 from tests.pages.people import Visitor, visitor
+from tests.panel.living import STUBBORN
 
 pytestmark = [needs_chromium, pytest.mark.timeout(180)]
-STUBBORN = """
-import torch
-import crowdgrad as cg
-
-
-class Stubborn(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layer = torch.nn.Linear(64, 10)
-
-    def forward(self, x):
-        x = self.layer(x.flatten(1))
-        return x * float(x.sum().item() > 0)
-
-
-task = cg.Task(
-    model=Stubborn(),
-    loss=torch.nn.functional.cross_entropy,
-    inputs=(torch.zeros(4, 8, 8),),
-    targets=(torch.zeros(4, dtype=torch.int64),),
-)
-"""
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +48,44 @@ def test_a_broken_row_is_named_and_may_be_left_out(owner: Visitor, tmp_path: Pat
     expect(owner.page.get_by_role("alert")).to_have_count(0)
 
 
+def test_a_broken_row_may_be_left_out_after_a_reload(
+    owner: Visitor, running: Running, tmp_path: Path
+) -> None:
+    (tmp_path / "long.csv").write_text(f"{rows(1_000_000)}7\n")
+    owner.go("Host")
+    owner.see("data-path").fill(str(tmp_path / "long.csv"))
+    owner.page.get_by_role("button", name="Use it").click()
+    until(running.at_work, "the data is read")
+    owner.page.reload()
+    owner.is_told("long.csv, line 1000002", "CG404")
+    owner.press("skip-bad")
+    owner.waits_for("data-preview", "1 million records")
+
+
+def test_what_was_agreed_to_counts_for_that_data_only(owner: Visitor, tmp_path: Path) -> None:
+    (tmp_path / "private.csv").write_text(rows(60))
+    owner.choose("digits")
+    owner.press("reach-network")
+    owner.press("agree")
+    expect(owner.see("start-hosting")).to_be_enabled()
+    owner.see("file-input").set_input_files(tmp_path / "private.csv")
+    owner.waits_for("data-preview", "60 records")
+    expect(owner.see("agree")).not_to_be_checked()
+    expect(owner.see("start-hosting")).to_be_disabled()
+
+
+def test_hidden_files_of_a_folder_are_left_out(owner: Visitor, tmp_path: Path) -> None:
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set/.DS_Store").write_bytes(b"\0")
+    owner.go("Host")
+    owner.see("folder-input").set_input_files(tmp_path / "set")
+    owner.is_told("There is no file in it.", "begin with a dot")
+    (tmp_path / "set/table.csv").write_text(rows(60))
+    owner.see("folder-input").set_input_files(tmp_path / "set")
+    owner.waits_for("data-preview", "60 records")
+    expect(owner.page.get_by_role("alert")).to_have_count(0)
+
+
 def test_files_and_paths_that_are_none(owner: Visitor, tmp_path: Path) -> None:
     (tmp_path / "empty.csv").write_text("")
     (tmp_path / "odd.exe").write_bytes(b"MZ\0")
@@ -94,6 +112,19 @@ def test_a_column_that_is_not_there(owner: Visitor, tmp_path: Path) -> None:
     owner.is_told("there is no column 'z'", "The columns are 'x', 'y'")
 
 
+def test_data_that_no_ready_made_model_reads(owner: Visitor, tmp_path: Path) -> None:
+    x, y = np.zeros((60, 2, 2, 2, 2), np.float32), np.arange(60) % 3
+    np.savez(tmp_path / "odd.npz", x=x, y=y)
+    owner.go("Host")
+    owner.see("file-input").set_input_files(tmp_path / "odd.npz")
+    owner.waits_for("no-model", "No ready-made model reads this data")
+    expect(owner.see("model-own")).to_be_checked()
+    expect(owner.see("task")).to_be_visible()
+    owner.choose("digits")
+    expect(owner.see("model-mlp")).to_be_checked()
+    expect(owner.see("no-model")).to_have_count(0)
+
+
 def test_models_of_ones_own_that_cannot_travel(owner: Visitor, tmp_path: Path) -> None:
     (tmp_path / "stubborn.py").write_text(STUBBORN)
     owner.choose("digits")
@@ -116,6 +147,7 @@ def test_a_number_that_a_recipe_cannot_have(owner: Visitor, running: Running) ->
     owner.choose("digits")
     owner.press("recipe-async_sgd")
     owner.page.get_by_text("Further fields of this recipe").click()
+    owner.page.get_by_label("rule", exact=True).select_option("momentum")
     owner.page.get_by_label("batches_per_unit").fill("-3")
     owner.press("start-hosting")
     owner.is_told("-3 batches per unit is not between 1 and", "Change that", "CG102")

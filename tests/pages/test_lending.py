@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Locator, expect
 
 from tests.chromium import needs_chromium
 from tests.matchmaker.running import Running as Matchmaker
@@ -42,6 +42,7 @@ def test_from_a_question_to_a_certificate(browser: Browser, running: Running) ->
         sets_limits(lender)
         wants_another_job(lender)
         stops(lender, running)
+        expect(past_jobs(lender).filter(has_text=TITLE)).to_be_visible()  # as it was shown last
         finds_what_was_done(lender)
         assert lender.complaints == []
 
@@ -55,6 +56,29 @@ def test_who_says_no_helps_nobody(browser: Browser, running: Running) -> None:
         expect(lender.see("question")).to_have_count(0)
         expect(lender.see("work-state")).to_have_attribute("data-state", "looking")
         stops(lender, running)
+
+
+def test_limits_count_from_the_first_moment(browser: Browser, running: Running) -> None:
+    with visitor(browser, running.url) as lender:
+        lender.go("Lend")
+        works_gently(lender)
+        for _ in range(2):  # and again when it is lent again
+            lender.press("start-lending")
+            lender.waits_for("question", TITLE)
+            expect(lender.page.get_by_text("10 % of the time, 1 thread")).to_be_visible()
+            stops(lender, running)
+        assert lender.complaints == []
+
+
+def works_gently(lender: Visitor) -> None:
+    """Before anything is computed."""
+    limits = lender.waits_for("first-limits")
+    limits.get_by_text("Your limits").click()
+    for when in ("While I use this computer", "While nobody uses it"):
+        slider = limits.get_by_role("group", name=when).get_by_label("Share of the time")
+        slider.press("Home")
+        slider.press("ArrowRight")
+        expect(slider).to_have_attribute("aria-valuetext", "10 %")
 
 
 def says_yes(lender: Visitor) -> None:
@@ -114,9 +138,13 @@ def sets_limits(lender: Visitor) -> None:
 
 
 def wants_another_job(lender: Visitor) -> None:
+    expect(lender.see("impact")).to_contain_text(re.compile(r"\d %\s*of all the work on this job"))
     lender.press("next-job")
-    past = lender.page.get_by_role("region", name="Past jobs").get_by_role("row")
-    expect(past.filter(has_text=TITLE)).to_be_visible(timeout=PATIENCE_MS)
+    expect(past_jobs(lender).filter(has_text=TITLE)).to_be_visible(timeout=PATIENCE_MS)
+
+
+def past_jobs(lender: Visitor) -> Locator:
+    return lender.page.get_by_role("region", name="Past jobs").get_by_role("row")
 
 
 def stops(lender: Visitor, running: Running) -> None:

@@ -75,8 +75,34 @@ def test_the_matchmaker_lists_it_by_cause_and_finds_it(browser: Browser, place: 
         link.click()
         guest.waits_for("job-state", "Running")
         expect(guest.see("job-code")).to_be_visible()
+        expect(guest.page.get_by_role("progressbar", name=re.compile(r"\d % done"))).to_be_visible()
         assert guest.serious() == []
         assert guest.complaints == []
+
+
+def test_a_job_that_is_taken_from_the_list_is_said_so(browser: Browser, place: Place) -> None:
+    with visitor(browser, f"{place.matchmaker}/j/{place.host.told['code']}") as guest:
+        guest.waits_for("job-state", "Running")
+        expect(guest.page.get_by_text(re.compile(r"\d % done"))).to_be_visible(timeout=PATIENCE_MS)
+        guest.page.route("**/v1/jobs/*", lambda route: route.fulfill(status=503, body="{}"))
+        expect(guest.page.get_by_text("The last values are shown")).to_be_visible()
+        expect(guest.see("job-code")).to_be_visible()
+        guest.page.unroute("**/v1/jobs/*")
+        guest.page.route("**/v1/jobs/*", lambda route: route.fulfill(status=404, body="{}"))
+        guest.waits_for("job-state", "Not listed any more")
+        expect(guest.page.get_by_text("The last values are shown")).to_be_hidden()
+        expect(guest.see("job-code")).to_be_hidden()
+
+
+def test_jobs_are_listed_where_the_totals_fail(browser: Browser, place: Place) -> None:
+    with visitor(browser, "about:blank") as guest:
+        guest.page.route("**/healthz", lambda route: route.abort())
+        guest.page.goto(place.matchmaker)
+        expect(guest.page.get_by_role("link", name=TITLE)).to_be_visible(timeout=PATIENCE_MS)
+        guest.page.unroute("**/healthz")
+        guest.page.route("**/v1/jobs", lambda route: route.abort())
+        guest.page.reload()
+        guest.is_told("The server of this page does not answer.")
 
 
 def test_how_they_look(browser: Browser, place: Place) -> None:

@@ -45,6 +45,8 @@ def begins(page: Visitor, running: Running) -> None:
     page.waits_for("stop-hosting")
     page.page.wait_for_url(re.compile(r"#/run/"), timeout=PATIENCE_MS)
     page.expects_state("running")
+    page.waits_for("share", "Nobody else can come")
+    expect(page.see("share").get_by_role("img")).to_have_count(0)
     page.page.reload()
     learns(page)
 
@@ -81,6 +83,14 @@ def stream_breaks(page: Visitor) -> None:
     page.page.context.set_offline(False)
     expect(page.see("gap")).to_have_count(0, timeout=PATIENCE_MS)
     learns(page)
+    sees_what_it_missed(page)
+
+
+def sees_what_it_missed(page: Visitor) -> None:
+    """The curves are asked for anew with every stream."""
+    with page.page.expect_request(re.compile(r"/history$")):
+        page.page.evaluate("sockets.forEach((socket) => socket.close())")
+    expect(page.see("gap")).to_have_count(0, timeout=PATIENCE_MS)
 
 
 def panel_ends(page: Visitor, running: Running) -> None:
@@ -101,7 +111,8 @@ def is_let_in_again(page: Visitor, again: Running) -> None:
     page.press("pause")
     page.expects_state("paused")
     page.press("stop")
-    page.page.get_by_role("button", name="Keep training").click()
+    page.page.get_by_role("button", name="Keep training").press("Enter")
+    expect(page.see("stop")).to_be_focused()
     page.expects_state("paused")
     page.press("resume")
     page.expects_state("running")

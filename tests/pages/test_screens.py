@@ -170,6 +170,7 @@ def test_of_a_thousand_volunteers_only_those_in_sight_are_in_the_page(
         assert rows.count() < 40
 
 
+@pytest.mark.slow
 def test_twelve_pages_all_go_on_hearing(browser: Browser, world: World) -> None:
     """A browser opens six plain connections to one server: streams must not be among them."""
     with world.at_work(), visitor(browser, world.panel.url) as guest:

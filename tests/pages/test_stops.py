@@ -47,6 +47,8 @@ def test_while_data_is_prepared(owner: Visitor, running: Running, tmp_path: Path
     owner.see("data-path").fill(str(slow_table(tmp_path)))
     owner.page.get_by_role("button", name="Use it").click()
     until(running.at_work, "the data is read")
+    owner.go("Start")
+    owner.go("Host")  # it goes on meanwhile
     owner.press("stop-data")
     expect(owner.page.get_by_text("Reading was stopped.")).to_be_visible()
     expect(owner.see("choose-digits")).to_be_enabled()

@@ -39,6 +39,7 @@ def test_from_host_a_model_to_a_digit_that_is_read(browser: Browser, tmp_path: P
             for name in ("anna", "ben"):
                 expect(owner.see("volunteers").get_by_text(name)).to_be_visible(timeout=PATIENCE_MS)
             sees_it_learn(owner)
+            looks_closer(owner)
             steers_it(owner)
             owner.draw(ZERO)
             owner.reads("0")
@@ -58,13 +59,17 @@ def chooses_everything(owner: Visitor) -> None:
     owner.press("choose-digits")
     owner.waits_for("data-preview", "1,797 records, 10 classes")
     expect(owner.page.get_by_role("img", name="A picture of 7").first).to_be_visible()
-    owner.slide("layers", "1")
-    owner.slide("width", "32")
+    owner.slide("Layers", "1")
+    owner.slide("Width", "64")
     consequences = owner.see("consequences")
     expect(consequences).to_contain_text("known after the check")
     owner.press("check-model")
     owner.waits_for("check-report", "This model can travel")
-    expect(owner.see("check-report")).to_contain_text("2,410")  # 64 × 32 + 32 + 32 × 10 + 10
+    expect(owner.see("check-report")).to_contain_text("4,810")  # 64 × 64 + 64 + 64 × 10 + 10
+    owner.slide("Width", "32")
+    expect(consequences).to_contain_text("before your last change")
+    owner.waits_for("check-report", "2,410")  # by itself: 64 × 32 + 32 + 32 × 10 + 10
+    expect(consequences).not_to_contain_text("before your last change")
     owner.slide("Batch size", "64")
     expect(consequences).to_contain_text(re.compile(r"Steps in an epoch\s*2\d\D"))  # 1,437 records
     owner.slide("Epochs", "1")
@@ -89,7 +94,7 @@ def keeps_its_choices(owner: Visitor) -> None:
     owner.waits_for("check-report", "This model can travel")
     epochs = owner.page.get_by_label("Epochs", exact=True)
     expect(epochs).to_have_attribute("aria-valuetext", "1000")
-    expect(owner.page.get_by_label("width", exact=True)).to_have_value("32")
+    expect(owner.page.get_by_label("Width", exact=True)).to_have_value("32")
     expect(owner.see("agree")).to_be_checked()
     expect(owner.see("title")).to_have_value(TITLE)
 
@@ -123,6 +128,45 @@ def sees_it_learn(owner: Visitor) -> None:
     owner.waits_for("log", "ben joined")
 
 
+def looks_closer(owner: Visitor) -> None:
+    """And goes on seeing what was chosen, however much is said meanwhile."""
+    asked: list[str] = []
+    owner.page.on("request", lambda request: asked.append(request.url.partition("/api/")[2]))
+    curves = owner.see("curves")
+    whole = curves.get_by_role("button", name="Show all: Loss")
+    expect(whole).to_have_attribute("aria-disabled", "true")
+    plot = curves.locator(".u-over").first
+    plot.scroll_into_view_if_needed()
+    box = plot.bounding_box()
+    assert box is not None
+    mouse, middle = owner.page.mouse, box["y"] + box["height"] / 2
+    mouse.move(box["x"] + 0.2 * box["width"], middle)
+    mouse.down()
+    mouse.move(box["x"] + 0.4 * box["width"], middle, steps=3)
+    hears_more(owner)
+    mouse.move(box["x"] + 0.6 * box["width"], middle, steps=3)
+    mouse.up()
+    expect(whole).to_have_attribute("aria-disabled", "false")
+    for _ in range(3):
+        hears_more(owner)
+    expect(whole).to_have_attribute("aria-disabled", "false")
+    whole.press("Enter")
+    expect(whole).to_have_attribute("aria-disabled", "true")
+    curves.get_by_role("button", name="Closer: Loss").press("Enter")
+    hears_more(owner)
+    expect(whole).to_have_attribute("aria-disabled", "false")
+    expect(curves.get_by_role("button", name="Show all: Accuracy")).to_have_attribute(
+        "aria-disabled", "true"
+    )
+    assert asked.count("runs") <= 2, "asked for with every status"
+
+
+def hears_more(owner: Visitor) -> None:
+    tiles = owner.see("tiles")
+    before = tiles.inner_text()
+    expect(tiles).not_to_have_text(before, timeout=PATIENCE_MS, use_inner_text=True)
+
+
 def steers_it(owner: Visitor) -> None:
     owner.see("rate").fill("quick")
     owner.page.get_by_role("button", name="Set", exact=True).click()
@@ -130,10 +174,12 @@ def steers_it(owner: Visitor) -> None:
     owner.see("rate").fill("0.05")
     owner.page.get_by_role("button", name="Set", exact=True).click()
     expect(owner.page.get_by_text("Now 0.05")).to_be_visible(timeout=PATIENCE_MS)
-    owner.press("pause")
+    owner.see("pause").press("Enter")
     owner.expects_state("paused")
-    owner.press("resume")
+    expect(owner.see("resume")).to_be_focused()
+    owner.see("resume").press("Enter")
     owner.expects_state("running")
+    expect(owner.see("pause")).to_be_focused()
 
 
 def finds_it_again(owner: Visitor, run: Path) -> None:

@@ -8,7 +8,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from crowdgrad.panel import asking
+from crowdgrad.panel.tasks import Failed
 
 ANSWERS = """
 import os, sys
@@ -39,3 +42,19 @@ def test_a_run_that_went_on_is_asked_anew(tmp_path, monkeypatch):
 
     first, second, third = asyncio.run(scenario())
     assert first == second != third
+
+
+@pytest.mark.parametrize("answers", ["", "print('{torn', flush=True)"])
+def test_who_gets_no_answer_is_told_what_to_do(tmp_path, monkeypatch, answers):
+    monkeypatch.setattr(asking, "begin", begin)
+    monkeypatch.setattr(asking, "PATIENCE_S", 1.0)
+    monkeypatch.setattr(
+        sys.modules[__name__], "ANSWERS", f"import sys\n{answers}\nsys.stdin.read()"
+    )
+
+    async def scenario() -> None:
+        await asking.Askers().ask(tmp_path, {})
+
+    with pytest.raises(Failed, match="does not answer") as found:
+        asyncio.run(scenario())
+    assert found.value.problem.advice

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.panel.living import Browser, panel
+from tests.panel.living import STUBBORN, Browser, panel
 
 DRAFT = {
     "title": "Digits “here”",
@@ -38,6 +38,7 @@ def browser(home: Path) -> Iterator[Browser]:
 def test_what_there_is_to_choose_from(browser):
     machine = browser.ask("GET", "/api/machine")
     assert machine["gflops"] > 0
+    assert machine["limits"]["in_use"]["share"] <= 1
     assert machine["can_host"], machine["why_not"]
     assert "digits" in {entry["name"] for entry in browser.ask("GET", "/api/catalogue")}
     recipes = {recipe["name"]: recipe for recipe in browser.ask("GET", "/api/recipes")}
@@ -187,6 +188,7 @@ def test_stop_while_it_starts(browser):
     assert (found["state"], found["run"]) == ("over", None)
 
 
+@pytest.mark.slow
 def test_stop_while_it_runs(browser):
     child = browser.ask("POST", "/api/host", {"draft": {**DRAFT, "stop": {"epochs": 9999}}})["run"]
     run = browser.child(child, "running", "failed")["run"]
@@ -215,7 +217,9 @@ def test_runs_are_looked_for_in_their_folder_alone(browser, run):
 
 
 def test_the_past_of_this_machine(browser):
-    assert browser.ask("GET", "/api/journal")["totals"]["samples"] >= 0
+    journal = browser.ask("GET", "/api/journal")
+    assert journal["totals"]["samples"] >= 0
+    assert journal["count"] == len(journal["entries"])
     told = browser.ask("GET", "/api/certificate.svg", code=404)
     assert "has not helped anybody yet" in told["error"]["message"]
     assert browser.ask("GET", "/api/work") == {"running": False, "status": None, "error": None}
@@ -279,27 +283,3 @@ def upload(browser: Browser, name: str, text: str, code: int = 200):
     )
     assert status == code, told
     return loads(told)
-
-
-STUBBORN = """
-import torch
-import crowdgrad as cg
-
-
-class Stubborn(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layer = torch.nn.Linear(64, 10)
-
-    def forward(self, x):
-        x = self.layer(x.flatten(1))
-        return x * float(x.sum().item() > 0)
-
-
-task = cg.Task(
-    model=Stubborn(),
-    loss=torch.nn.functional.cross_entropy,
-    inputs=(torch.zeros(4, 8, 8),),
-    targets=(torch.zeros(4, dtype=torch.int64),),
-)
-"""

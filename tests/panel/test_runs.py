@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import json
 import os
+import shutil
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,6 +16,9 @@ from types import SimpleNamespace
 import pytest
 from starlette.testclient import TestClient
 
+from crowdgrad.host.remote.runs import Seen, held
+from crowdgrad.host.remote.runs import look as real_look
+from crowdgrad.panel import calls, runs
 from crowdgrad.panel.app import Panel, create_app
 from crowdgrad.settings import Settings
 
@@ -66,9 +71,6 @@ def test_damaged_runs_hide_no_others(client, tmp_path):
     [
         ("status", "job.json", '{"id": "bad", "outcome": {"loss": 1e999}}'),
         ("swarm", "swarm.json", '{"plan": 1e999}'),
-        ("history", "metrics.jsonl", DEEP),
-        ("history", "metrics.jsonl", '{"kind":"training","elapsed_s":' + "9" * 400 + "}"),
-        ("log", "logs__host.jsonl", DEEP),
     ],
 )
 def test_what_is_left_of_a_run_is_told_only_where_it_makes_sense(
@@ -78,6 +80,95 @@ def test_what_is_left_of_a_run_is_told_only_where_it_makes_sense(
     told = client.get(f"/api/runs/bad/{what}")
     assert told.status_code == 400
     assert told.json()["error"]["advice"]
+
+
+@pytest.mark.parametrize("line", [DEEP, '{"kind":"training","elapsed_s":' + "9" * 400 + "}", "{"])
+def test_a_line_that_makes_no_sense_costs_only_itself(client, tmp_path, line):
+    good = '{"kind":"training","elapsed_s":2}'
+    said = '{"time":"1970-01-01T00:01:00Z","level":"INFO","message":"a"}'
+    files = {"metrics.jsonl": f"{line}\n{good}\n", "logs__host.jsonl": f"{line}\n{said}\n"}
+    a_run(tmp_path, "bad", **files)
+    assert client.get("/api/runs/bad/history").json()["training"][-1]["at_s"] == 2
+    assert [one["text"] for one in client.get("/api/runs/bad/log").json()["lines"]] == ["a"]
+
+
+@pytest.fixture
+def looked(monkeypatch) -> list[str]:
+    """The runs whose folders were read, in order."""
+    found: list[str] = []
+
+    def look(folder: Path) -> Seen:
+        found.append(folder.name)
+        return real_look(folder)
+
+    monkeypatch.setattr(runs, "look", look)
+    return found
+
+
+def shown(client: TestClient) -> dict[str, dict[str, object]]:
+    return {run["id"]: run for run in client.get("/api/runs").json()}
+
+
+def test_runs_without_a_host_are_read_again_only_when_they_have_changed(client, tmp_path, looked):
+    a_run(tmp_path, "a")
+    other = a_run(tmp_path, "b")
+    assert shown(client) == shown(client)
+    assert sorted(looked) == ["a", "b"]
+    told = {"id": "b", "title": "another", "state": "finished", "outcome": {}}
+    (other / "job.json").write_text(json.dumps(told))
+    assert shown(client)["b"]["title"] == "another"
+    (other / "resume").mkdir()
+    (other / "resume" / "job.pack").write_bytes(b"1234")
+    assert shown(client)["b"]["resumable"]
+    (other / "metrics.jsonl").write_text('{"kind": "training"}\n')
+    before = shown(client)["b"]["bytes"]
+    (other / "resume" / "checkpoints").mkdir()
+    (other / "resume" / "checkpoints" / "1.pack").write_bytes(b"12345")
+    assert shown(client)["b"]["bytes"] == before + 5
+    assert looked.count("a") == 1
+    shutil.rmtree(other)
+    assert set(shown(client)) == {"a"}
+
+
+def test_a_run_that_somebody_holds_is_read_each_time(client, tmp_path, looked):
+    folder = a_run(tmp_path, "r", '{"id": "r", "state": "running"}')
+    assert shown(client)["r"]["state"] == "crashed"
+    handle = os.open(folder, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    assert [shown(client)["r"]["alive"] for _ in range(2)] == [True, True]
+    os.close(handle)
+    assert [shown(client)["r"]["alive"] for _ in range(2)] == [False, False]
+    assert looked == ["r"] * 4
+    (folder / "control.json").write_text("{}")
+    for _ in range(2):
+        shown(client)
+    assert looked == ["r"] * 6, "a host may begin to answer any time"
+
+
+def test_all_who_ask_meanwhile_share_the_next_walk(tmp_path, monkeypatch):
+    walks: list[None] = []
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(folder: Path) -> list[Path]:
+        walks.append(None)
+        begun.set()
+        assert go_on.wait(10)
+        return []
+
+    monkeypatch.setattr(runs, "run_folders", slow)
+
+    async def scenario() -> None:
+        listing = runs.Listing(tmp_path)
+        first = asyncio.create_task(listing.take())
+        await asyncio.to_thread(begun.wait, 10)
+        others = [asyncio.create_task(listing.take()) for _ in range(20)]
+        await asyncio.sleep(0)
+        others[0].cancel()
+        go_on.set()
+        await asyncio.gather(first, *others[1:])
+
+    asyncio.run(scenario())
+    assert len(walks) == 2
 
 
 class Impostor(BaseHTTPRequestHandler):
@@ -110,6 +201,82 @@ def test_who_listens_in_a_hosts_place_puts_no_page_and_no_script_into_the_panel(
             assert "script" not in told.text
             assert "steal" not in told.text
         server.shutdown()
+
+
+def test_where_nobody_passed_data_on_nothing_is_told_of_it(client, tmp_path):
+    a_run(tmp_path, "r")
+    told = client.get("/api/runs/r/swarm")
+    assert (told.status_code, told.json()) == (200, None)
+    assert client.get("/api/runs/r/qr.svg").status_code == 409
+
+
+def test_a_model_is_asked_beside_no_living_host(client, panel, tmp_path, monkeypatch):
+    asked: list[dict[str, object]] = []
+
+    async def ask(folder: Path, question: dict[str, object]) -> dict[str, object]:
+        asked.append(question)
+        return {"by": "another process"}
+
+    monkeypatch.setattr(panel.askers, "ask", ask)
+    folder = a_run(tmp_path, "r", '{"id": "r", "state": "running"}')
+    handle = os.open(folder, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)  # it lives, and is too slow to answer
+    for told in (
+        client.get("/api/runs/r/samples"),
+        client.post("/api/runs/r/predict", json={"input": [1.0]}),
+    ):
+        assert told.status_code == 409
+        assert told.json()["error"]["advice"]
+    assert asked == []
+    os.close(handle)
+    assert client.get("/api/runs/r/samples").json() == {"by": "another process"}
+    client.post("/api/runs/r/predict", json={"input": [1.0]})
+    assert asked == [{"count": 24}, {"input": [1.0]}]
+
+
+@pytest.mark.parametrize("state", ["ending", "finished"])
+def test_a_host_that_has_ended_is_waited_for(client, panel, tmp_path, monkeypatch, state):
+    """It writes the results; whoever draws meanwhile hears nothing of that."""
+    folder = a_run(tmp_path, "r", json.dumps({"id": "r", "state": state}))
+    handle = os.open(folder, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    looked = 0
+
+    def look(where: Path) -> bool:
+        nonlocal looked
+        looked += 1
+        if looked == 3:
+            os.close(handle)
+        return held(where)
+
+    async def ask(folder: Path, question: dict[str, object]) -> dict[str, object]:
+        return {"by": "another process"}
+
+    monkeypatch.setattr(panel.askers, "ask", ask)
+    monkeypatch.setattr(runs, "held", look)
+    assert client.get("/api/runs/r/samples").json() == {"by": "another process"}
+    assert looked == 3
+
+
+def test_a_host_that_never_ends_is_not_waited_for_without_end(tmp_path):
+    folder = a_run(tmp_path, "r", '{"id": "r", "state": "ending"}')
+    handle = os.open(folder, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    assert not asyncio.run(runs.is_left(folder, patience_s=0.3))
+    os.close(handle)
+    assert asyncio.run(runs.is_left(folder, patience_s=0.3))
+
+
+def test_an_answer_that_is_too_long_is_refused_in_words(client, tmp_path, monkeypatch):
+    with ThreadingHTTPServer(("127.0.0.1", 0), Impostor) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        a_run(tmp_path, "r", **{"control.json": json.dumps({"url": url, "token": "a", "pid": 1})})
+        monkeypatch.setattr(calls, "MAX_ANSWER", len('{"job": "r"}'))
+        told = client.get("/api/runs/r/job")
+        server.shutdown()
+    assert told.status_code == 409
+    assert "is longer than 12 bytes" in told.json()["error"]["message"]
 
 
 def test_a_host_of_ours_that_hangs_can_be_stopped(client, panel, tmp_path, monkeypatch):

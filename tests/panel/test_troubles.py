@@ -9,10 +9,8 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from crowdgrad.errors import Unreachable
-from crowdgrad.panel.api import material, work
+from crowdgrad.panel.api import material
 from crowdgrad.panel.app import Panel, create_app
-from crowdgrad.panel.children import Started
 from crowdgrad.panel.hub import Hub
 from crowdgrad.panel.results import DataFound, Splits
 from crowdgrad.settings import Settings
@@ -71,15 +69,6 @@ def test_a_mistake_of_ours_is_said_so(client, panel, monkeypatch):
     told = client.get("/api/runs")
     assert (told.status_code, "ZeroDivisionError" in told.json()["detail"]) == (500, True)
     assert told.json()["error"]["advice"]
-
-
-def test_a_volunteer_that_does_not_hear_its_limits_is_stopped(client, panel, monkeypatch):
-    stopped: list[Started] = []
-    monkeypatch.setattr(work, "READY_S", 0.0)
-    monkeypatch.setattr(panel.children, "stop", stopped.append)
-    told = client.post("/api/work", json={"target": "127.0.0.1:1", "limits": {}})
-    assert (told.status_code, told.json()["error"]["code"]) == (409, Unreachable.code)
-    assert [child.kind for child in stopped] == ["work"]
 
 
 def test_pages_that_ask_the_same_at_once_start_one_process(panel, monkeypatch):

@@ -96,3 +96,34 @@ def test_nothing_is_a_file_and_a_folder(tmp_path):
         assert everything(tmp_path) == [f"{into}/a/b"]
 
     asyncio.run(scenario())
+
+
+def test_all_sets_together_have_a_bound_those_of_earlier_panels_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(uploads, "MAX_ALL_BYTES", 10)
+
+    async def scenario() -> None:
+        earlier = (await Uploads(tmp_path).take("a", "", pieces(b"123456"))).set
+        taking = Uploads(tmp_path)
+        await taking.take("b", "", pieces(b"123"))
+        with pytest.raises(UserError, match="All uploads") as refused:
+            await taking.take("c", "", pieces(b"12"))
+        assert str(tmp_path) in refused.value.advice
+        await taking.take("d", earlier, pieces(b"1"))  # its first six are not counted twice
+        assert tmp_path.stat().st_mode & 0o777 == 0o700
+
+    asyncio.run(scenario())
+
+
+def test_what_was_only_prepared_goes_with_the_panel(tmp_path):
+    async def scenario() -> None:
+        earlier = (await Uploads(tmp_path).take("a.csv", "", pieces(b"1"))).set
+        taking = Uploads(tmp_path)
+        used = (await taking.take("b.npz", "", pieces(b"2"))).set
+        await taking.take("c.csv", "", pieces(b"3"))
+        taking.used(str(tmp_path / used / "b.npz"))
+        taking.used(str(tmp_path.parent / "prepared" / "c.data"))
+        taking.used("digits")
+        taking.end()
+        assert everything(tmp_path) == sorted([f"{earlier}/a.csv", f"{used}/b.npz"])
+
+    asyncio.run(scenario())

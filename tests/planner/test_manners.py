@@ -72,6 +72,7 @@ def test_what_it_comes_to(
 ) -> None:
     found = effort(readings, limits, pause)
     assert (found.share, found.reason) == (share, reason)
+    assert found.by_person == reason.startswith("Paused by you")
 
 
 def test_threads_are_those_of_the_profile() -> None:
@@ -160,10 +161,12 @@ def test_it_never_works_harder_than_allowed(
     assert found.reason.startswith("Working" if found.share else "Paused")
     if found.until is not None:
         assert found.until > readings.at
+    paused = pause is not None and (pause.until is None or pause.until > readings.at)
+    assert found.by_person == paused
     if found.share == 0:
         return
     assert found.threads == allowed.threads
-    assert pause is None or (pause.until is not None and pause.until <= readings.at)
+    assert not paused
     assert not readings.on_battery or limits.on_battery
     assert not (used and limits.only_when_idle)
 
@@ -243,6 +246,7 @@ def test_what_is_not_known_never_stops_it(
         lambda: Limits(most_download_mbps=math.inf),
         lambda: Pause(until=math.inf),
         lambda: Effort(share=0.01, threads=1, reason=""),
+        lambda: Effort(share=0.5, threads=1, reason="", by_person=True),
         lambda: Readings(at=math.nan, minute_of_day=0),
         lambda: Readings(at=0, minute_of_day=MINUTES_A_DAY),
     ],

@@ -1,4 +1,4 @@
-"""A thousand lives of a job, each with other misfortunes; and that a seed says everything."""
+"""Hundreds of lives of a job, each with other misfortunes; and that a seed says everything."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from crowdgrad.cli.main import main
 from crowdgrad.simulator import story
 from crowdgrad.simulator.storm import NAMES, Told, storm
 
-SEEDS = range(92)
-"""Of each of the eleven recipes: 1,012 lives in all."""
-MORE = range(1000, 1300)
+SEEDS = range(30)
+"""Of each of the eleven recipes: 330 lives in all."""
+MORE = range(30, 390)
 FINGERPRINTS = """
 from crowdgrad.simulator.storm import NAMES, storm
 print(*(storm(name, 3).fingerprint for name in NAMES))
@@ -36,7 +36,7 @@ def test_whatever_happens_nothing_is_lost_and_nothing_counts_twice(name: str) ->
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", NAMES)
-def test_the_same_three_hundred_times_more(name: str) -> None:
+def test_the_same_hundreds_of_times_more(name: str) -> None:
     lives(name, MORE)
 
 

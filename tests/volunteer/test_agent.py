@@ -175,31 +175,40 @@ def test_a_trainer_has_no_more_threads_than_there_are_cores(
     run_virtual(main())
 
 
-def test_while_it_pauses_it_asks_for_nothing() -> None:
-    """Nor does it where the host had nothing the last time."""
+def test_who_pauses_while_it_waits_asks_on_until_it_can_give_a_unit_back() -> None:
+    """The host counts on whoever has asked: it must hear that nothing will come."""
 
     async def main() -> None:
         asked: list[Exchange] = []
+        given_back: list[tuple[int, bool]] = []
+        answers: list[Wait | Grant] = []
         me = agent([])
 
-        async def exchange(ask: Exchange, *what: object) -> Wait:
+        async def exchange(ask: Exchange, *what: object) -> Wait | Grant:
             asked.append(ask)
-            return Wait(reason="nothing to do", seconds=1.0)
+            return answers.pop() if answers else Wait(reason="nothing to do", seconds=0.2)
+
+        async def give_back(unit: int, reason: str, *, rests: bool) -> None:
+            given_back.append((unit, rests))
 
         shop: Any = SimpleNamespace(
             shards_held=(), job=SimpleNamespace(title="Digits"),
             state=lambda slot: b"", whole_state=lambda slot: b"",
         )  # fmt: skip
-        reach: Any = SimpleNamespace(exchange=exchange)
-        nobody: Any = SimpleNamespace()
-        lane = asyncio.create_task(me._lane(nobody, reach, shop, 0))
+        reach: Any = SimpleNamespace(exchange=exchange, give_back=give_back)
+        host: Any = SimpleNamespace(grew=None)
+        lane = asyncio.create_task(me._lane(host, reach, shop, 0))
         await asyncio.sleep(10.0)
+        often = len(asked)
         me._governor.pause(3600.0)
+        await asyncio.sleep(100.0)
+        assert 0 < len(asked) - often <= 21, "seldom"
+        answers.append(GRANT)
         await asyncio.sleep(10.0)
+        assert given_back == [(GRANT.unit.id, True)]
         before = len(asked)
-        assert before > 1
         await asyncio.sleep(3000.0)
-        assert len(asked) == before
+        assert len(asked) == before, "now it asks for nothing"
         me._governor.resume()
         await asyncio.sleep(10.0)
         assert len(asked) > before

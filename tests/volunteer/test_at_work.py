@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -81,6 +82,8 @@ class Script:
     updates: list[tuple[Update, Vector]] = field(default_factory=list)
     given_back: list[GiveBack] = field(default_factory=list)
     fetches: int = 0
+    given: int = 0
+    """Samples of everybody, as it says in the end."""
 
     def __post_init__(self) -> None:
         self.blobs = dict(CHUNKS)
@@ -130,7 +133,7 @@ class Script:
         if message.update is not None:
             self.updates.append((message.update, as_vector(bytes(payload))))
         if not self.grants:
-            return Finished(reason="done", samples=1, credit=1.0), b""
+            return Finished(reason="done", samples=1, credit=1.0, given=self.given), b""
         grant = self.grants.pop(0)
         bytes_ = b"" if grant.link else as_bytes(self.version(grant.base.count))
         return _with(grant, ticket=message.ticket), bytes_
@@ -139,7 +142,7 @@ class Script:
 def _with(grant: Grant, *, ticket: int) -> Grant:
     return Grant(
         unit=grant.unit, base=grant.base, rate=grant.rate, link=grant.link, verdict="accepted",
-        ticket=ticket,
+        ticket=ticket, yours=grant.yours, given=grant.given,
     )  # fmt: skip
 
 
@@ -216,6 +219,18 @@ def test_a_chain_is_computed_without_parameters_in_between(captured: Captured) -
         assert update.base == asked.base
     alone = direct.train(grants[1], script.version(0))
     assert not np.array_equal(script.updates[1][1], alone)
+
+
+def test_who_watches_hears_how_much_of_the_work_is_ours(captured: Captured) -> None:
+    told: list[Event] = []
+    second = msgspec.structs.replace(grant(1, 1, count=0), yours=20, given=80)
+    grants = [grant(0, 0, count=0), second]
+    script = Script(captured, LocalSteps(batch_size=20, overlap=0), grants, given=8)
+    assert perform(script, watch=told.append).share == 0.125
+    shares = [event.data.get("share") for event in told if event.kind == "unit"]
+    assert shares[0] == 0.25
+    silent = Script(captured, LocalSteps(batch_size=20, overlap=0), [grant(0, 0, count=0)])
+    assert perform(silent).share is None, "an older host does not say"
 
 
 def test_parameters_are_fetched_in_the_middle_of_a_unit(captured: Captured) -> None:

@@ -9,8 +9,15 @@ from dataclasses import replace
 import pytest
 
 from crowdgrad.domain.manners import Effort, Limits, Profile, Readings
-from crowdgrad.settings import Settings
-from crowdgrad.volunteer.governor import LOOK_S, Governor, free, limits_of, without_rules
+from crowdgrad.settings import Settings, load
+from crowdgrad.volunteer.governor import (
+    LOOK_S,
+    Governor,
+    free,
+    limits_of,
+    settings_of,
+    without_rules,
+)
 from tests.virtual_time import run_virtual
 
 DAY_S = 86_400.0
@@ -189,6 +196,16 @@ def test_settings_become_limits() -> None:
         memory_mb=512,
     )
     assert limits_of(Settings()) == Limits(), "one place has the gentle defaults"
+
+
+def test_limits_become_settings_that_become_the_same_limits() -> None:
+    profile = Profile(share=0.35, threads=3)
+    limits = Limits(
+        in_use=profile, idle=profile, only_when_idle=True, idle_after_s=60, on_battery=True,
+        hours="22:00-07:00", memory_mb=512, cache_mb=100, most_upload_mbps=2, most_download_mbps=9,
+    )  # fmt: skip
+    assert limits_of(load(settings_of(limits))) == limits
+    assert limits_of(load(settings_of(Limits()))) == Limits()
 
 
 def test_those_a_host_starts_are_not_held_back() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from crowdgrad.domain.manners import Effort, Limits, Readings
 from crowdgrad.volunteer.agent import Outcome
@@ -66,6 +67,28 @@ def test_from_nothing_to_work_and_back() -> None:
     )  # fmt: skip
     board.end("It is over.")
     assert (seen(board).state, seen(board).doing) == ("over", "It is over.")
+
+
+def test_our_part_of_the_work_is_what_the_host_said_last() -> None:
+    board = Board(0.0)
+    board.take(JOINED, 0.0)
+    board.take(unit(100, 1), 1.0)
+    assert _share(board) is None, "an older host does not say"
+    board.take(Event(kind="unit", text="Unit.", data={**unit(200, 2).data, "share": 0.25}), 2.0)
+    assert _share(board) == 0.25
+    board.take(JOINED, 3.0)  # cut off, and back again
+    assert _share(board) == 0.25
+    board.take(replace(JOINED, data={**JOINED.data, "job": "d-2"}), 4.0)
+    assert _share(board) is None, "it was of another job"
+    board.ended(Outcome(reason="done", left=False, samples=5, credit=1.0, share=0.125), 5.0)
+    assert seen(board).jobs[-1].share == 0.125
+    assert seen(board).log[-1].text.endswith("You gave 5 samples, 12.5 % of all.")
+
+
+def _share(board: Board) -> float | None:
+    job = seen(board).job
+    assert job is not None
+    return job.share
 
 
 def test_a_pause_and_a_question_come_before_what_the_job_does() -> None:

@@ -1,7 +1,6 @@
 /** Where the app begins: what the page is for stands in it, as JSON. */
 import { mount } from "svelte";
 import App from "./App.svelte";
-import "uplot/dist/uPlot.min.css";
 import "./app.css";
 import { boot } from "./lib/boot.ts";
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { grown, lineOf, MOST_TRAINING, thin } from "../src/lib/series.ts";
+import { bounded, grown, lineOf, MOST_TRAINING, thin } from "../src/lib/series.ts";
 import type { History, HostStatus } from "../src/lib/types.ts";
 
 const status = (told: Partial<HostStatus>): HostStatus =>
@@ -44,9 +44,24 @@ test("nothing is added before the first update and after training", () => {
   assert.equal(grown(empty, status({ phase: "testing" })), empty);
 });
 
-test("a long history is halved before it grows on", () => {
+test("a long history stays bounded, and even from its first to its last", () => {
   let history: History = { evaluations: [], training: [] };
-  for (let n = 0; n <= MOST_TRAINING; n += 1) history = grown(history, status({ elapsed_s: n }));
-  assert.equal(history.training.length, MOST_TRAINING / 2 + 1);
-  assert.equal(history.training.at(-1)?.at_s, MOST_TRAINING);
+  const count = 6 * MOST_TRAINING;
+  for (let n = 0; n <= count; n += 1) {
+    const found = { at_s: n, epoch: 0.1, loss: 1, metrics: {}, train_loss: 2 };
+    history = grown(history, status({ elapsed_s: n, validation: found }));
+  }
+  for (const points of [history.training, history.evaluations]) {
+    const gaps = points.slice(1).map((point, n) => point.at_s - (points[n]?.at_s ?? 0));
+    assert.ok(points.length <= MOST_TRAINING && points.length >= MOST_TRAINING / 4);
+    assert.equal(points[0]?.at_s, 0);
+    assert.equal(points.at(-1)?.at_s, count);
+    assert.ok(Math.max(...gaps) <= (7 * count) / gaps.length);
+  }
+});
+
+test("what has no length in time is its ends, however much it is", () => {
+  const many = Array.from({ length: 20 }, (_, n) => ({ at_s: 5, n }));
+  assert.deepEqual(bounded(many, 8).map(({ n }) => n), [0, 19]);
+  assert.equal(bounded(many, 20), many);
 });

@@ -2,7 +2,8 @@
 
 `GET /` is the page, `/job.json` what it shows, `/qr.svg` the link as a picture, `/assets/` the web
 app. Nothing here takes a wish or a token. The host's own API has these routes too; `--page` opens a
-second listener that has nothing else.
+second listener that has nothing else. Strangers ask as often as they like, of the loop that trains:
+so everything is put into words once, and told to all until something has changed.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from starlette.requests import Request
 
 from crowdgrad import __version__, webapp
 from crowdgrad.host.telling.job_page import JobPage, job_page_as_json, qr_svg
+from crowdgrad.net.local_api import Once
 
 BOOT = {"serves": "job", "api": "/job.json", "version": __version__}
 NOT_YET = "The job is not open yet: try again in a moment."
@@ -46,6 +48,9 @@ def create_page(take: Callable[[], JobPage | None]) -> FastAPI:
 
 
 def add_page(app: FastAPI, take: Callable[[], JobPage | None]) -> None:
+    """`take` gives the same page to all who ask at about the same time."""
+    as_html, as_json = Once(document), Once(job_page_as_json)
+
     def found() -> JobPage:
         page = take()
         if page is None:
@@ -54,14 +59,13 @@ def add_page(app: FastAPI, take: Callable[[], JobPage | None]) -> None:
 
     @app.get("/", response_class=HTMLResponse, summary="The job's public page")
     async def page() -> HTMLResponse:
-        told = found()
-        text = webapp.page(BOOT, inner=in_words(told), title=told.title)
-        return HTMLResponse(text, headers={**webapp.HEADERS, "Cache-Control": "no-store"})
+        headers = {**webapp.HEADERS, "Cache-Control": "no-store"}
+        return HTMLResponse(as_html(found()), headers=headers)
 
     @app.get("/job.json", response_model=JobPage, summary="What the public page shows")
     async def job() -> Response:
         headers = {**webapp.HEADERS, "Cache-Control": "no-store"}
-        return Response(job_page_as_json(found()), media_type="application/json", headers=headers)
+        return Response(as_json(found()), media_type="application/json", headers=headers)
 
     @app.get(
         "/qr.svg",
@@ -76,6 +80,10 @@ def add_page(app: FastAPI, take: Callable[[], JobPage | None]) -> None:
         return Response(qr_svg(link), media_type="image/svg+xml", headers=webapp.HEADERS)
 
     webapp.mount(app)
+
+
+def document(told: JobPage) -> str:
+    return webapp.page(BOOT, inner=in_words(told), title=told.title)
 
 
 def in_words(told: JobPage) -> str:

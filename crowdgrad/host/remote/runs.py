@@ -20,6 +20,7 @@ from crowdgrad.errors import DataMalformed
 from crowdgrad.host.remote.control import RunState
 from crowdgrad.host.remote.control_file import NAME, read
 from crowdgrad.host.remote.steering import live_status
+from crowdgrad.host.telling.json_lines import json_lines
 from crowdgrad.host.telling.status import spell_score
 
 try:
@@ -76,8 +77,7 @@ def run_folders(runs: Path) -> list[Path]:
 def look(folder: Path) -> Seen:
     """Raises DataMalformed where its job.json, or what its host says, makes no sense."""
     try:
-        told = json.loads((folder / "job.json").read_text(encoding="utf-8"))
-        return _look(folder, told)
+        return _look(folder, _told(folder))
     except DAMAGED as error:
         raise DataMalformed(
             f"{folder / 'job.json'} cannot be read: {type(error).__name__}: {error}.",
@@ -85,10 +85,20 @@ def look(folder: Path) -> Seen:
         ) from error
 
 
+def state_in(folder: Path) -> object:
+    """As its host has written it last. Raises DAMAGED."""
+    return _told(folder).get("state")
+
+
+def _told(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "job.json").read_text(encoding="utf-8"))
+    return found
+
+
 def _look(folder: Path, told: dict[str, Any]) -> Seen:
     run = str(told["id"])
     live = live_status(folder, run, LISTING_PATIENCE_S)
-    busy = live is None and _held(folder)
+    busy = live is None and held(folder)
     outcome = live or told.get("outcome") or _from_metrics(folder, told)
     state, reason = _state(folder, told, live, busy=busy)
     kept = folder / "resume"
@@ -144,7 +154,7 @@ def _live_state(live: dict[str, Any]) -> SeenState:
     return live["state"]  # type: ignore[no-any-return]
 
 
-def _held(folder: Path) -> bool:
+def held(folder: Path) -> bool:
     """Whether a host keeps the folder for itself, as it does for as long as it lives."""
     if fcntl is None:
         return False
@@ -166,26 +176,12 @@ def _held(folder: Path) -> bool:
 def _from_metrics(folder: Path, told: dict[str, Any]) -> dict[str, Any]:
     """How far a run came that could not say so: its last line, and its best validation."""
     found: dict[str, Any] = {}
-    for line in _lines(folder / "metrics.jsonl"):
+    for line in json_lines(folder / "metrics.jsonl"):
         if line.get("kind") == "training":
             found["epochs_done"] = line.get("epochs_done")
         elif line.get("kind") == "validate" and _better(told, line, found.get("best")):
             found["best"] = line
     return found
-
-
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    try:
-        with path.open("rb") as file:
-            for text in file:
-                try:
-                    line = json.loads(text)
-                except ValueError:
-                    continue  # torn when its host died
-                if isinstance(line, dict):
-                    yield line
-    except OSError:
-        return
 
 
 def _better(told: dict[str, Any], line: dict[str, Any], than: dict[str, Any] | None) -> bool:

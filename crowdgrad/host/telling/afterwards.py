@@ -7,15 +7,17 @@ The last status stands in `job.json` once the run is over, curves in `metrics.js
 from __future__ import annotations
 
 import json
+import math
 from collections import deque
-from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from crowdgrad.host.telling.history import Curves, History, thinned
+from crowdgrad.host.telling.evenly import bounded
+from crowdgrad.host.telling.history import MOST, Curves, History, thinned
+from crowdgrad.host.telling.json_lines import json_lines
 from crowdgrad.host.telling.recent import KEPT, LogLine, LogPart
 from crowdgrad.host.telling.status import Point
 
@@ -35,15 +37,19 @@ def swarm(folder: Path) -> bytes | None:
 
 
 def curves(folder: Path, points: int) -> Curves:
-    file, history = folder / "metrics.jsonl", History()
-    history.read(file)
-    seen = [found for line in _lines(file) if (found := _evaluation(line)) is not None]
+    history, seen = History(), list[Point]()
+    for line in json_lines(folder / "metrics.jsonl"):
+        history.add(line)
+        found = _evaluation(line)
+        if found is not None and (not seen or found.at_s >= seen[-1].at_s):
+            seen.append(found)
+            seen = bounded(seen, MOST, lambda point: point.at_s)
     return Curves(evaluations=thinned(seen, points), training=history.curves((), points).training)
 
 
 def log(folder: Path) -> LogPart:
     """The last lines, numbered as a host would have done."""
-    last = deque(_lines(folder / "logs" / "host.jsonl"), maxlen=KEPT)
+    last = deque(json_lines(folder / "logs" / "host.jsonl"), maxlen=KEPT)
     told = [found for n, line in enumerate(last, 1) if (found := _log_line(n, line)) is not None]
     return LogPart(next=told[-1].n if told else 0, lines=told)
 
@@ -52,9 +58,10 @@ def _evaluation(line: dict[str, Any]) -> Point | None:
     if line.get("kind") != "validate":
         return None
     try:
-        return msgspec.convert(line, Point)
+        found = msgspec.convert(line, Point)
     except msgspec.ValidationError:
         return None
+    return found if math.isfinite(found.at_s) else None
 
 
 def _log_line(number: int, line: dict[str, Any]) -> LogLine | None:
@@ -72,17 +79,3 @@ def _object(file: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _lines(file: Path) -> Iterator[dict[str, Any]]:
-    try:
-        with file.open("rb") as opened:
-            for text in opened:
-                try:
-                    line = json.loads(text)
-                except ValueError:
-                    continue  # torn when its host died
-                if isinstance(line, dict):
-                    yield line
-    except OSError:
-        return

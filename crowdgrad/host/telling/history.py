@@ -1,13 +1,12 @@
 """How a run has gone so far, for curves: a point a second of training, and every evaluation.
 
 The points are made from the lines of `metrics.jsonl`, as they are written and, where a host goes on
-with a run, as they lie there: so both lives look alike. Weeks fit into memory, since the older half
-is kept in less and less detail.
+with a run, as they lie there: so both lives look alike. Weeks fit into memory, since the longer it
+takes, the further apart the points are that are kept (`evenly.py`).
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,13 +16,15 @@ from typing import TypeVar
 import msgspec
 
 from crowdgrad.host.evaluation import Scores
+from crowdgrad.host.telling.evenly import bounded
+from crowdgrad.host.telling.json_lines import json_lines
 from crowdgrad.host.telling.status import Point, point
 
 T = TypeVar("T")
 Json = dict[str, object]
 _BYTES = ("bytes_received", "bytes_sent")
 MOST = 4096
-"""Points of training kept."""
+"""Points of training kept, and evaluations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +68,7 @@ class History:
         if line.get("kind") != "training":
             return
         at_s, received, sent = (_number(line, name) for name in ("elapsed_s", *_BYTES))
-        if self._last is not None and at_s <= self._last[0]:
+        if at_s < 0.0 or (self._last is not None and at_s <= self._last[0]):
             return  # paused, or not begun: nothing has happened since
         before = self._last or (0.0, received, sent)
         passed_s = max(at_s - before[0], 1e-9)
@@ -87,19 +88,12 @@ class History:
                 learning_rate=_number(line, "learning_rate"),
             )
         )
-        if len(self._points) > self._most:
-            half = self._most // 2
-            self._points = self._points[:half:2] + self._points[half:]
+        self._points = bounded(self._points, self._most, lambda point: point.at_s)
 
     def read(self, path: Path) -> None:
         """What an earlier host of this run has written; a torn or missing file is no matter."""
-        try:
-            with path.open("rb") as file:
-                for text in file:
-                    if b'"training"' in text[:32]:
-                        self.add(_decoded(text))
-        except OSError:
-            return
+        for line in json_lines(path):
+            self.add(line)
 
     def curves(self, evaluations: Iterable[Scores], points: int) -> Curves:
         """At most so many of each, the last always among them."""
@@ -124,13 +118,8 @@ def curves_as_json(curves: Curves) -> str:
 
 def _number(line: Json, name: str) -> float:
     value = line.get(name)
-    sound = isinstance(value, int | float) and math.isfinite(value)
-    return float(value) if sound and isinstance(value, int | float) else 0.0
-
-
-def _decoded(text: bytes) -> Json:
     try:
-        found = json.loads(text)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
+        found = float(value) if isinstance(value, int | float) else 0.0
+    except OverflowError:  # a whole number of hundreds of digits
+        return 0.0
+    return found if math.isfinite(found) else 0.0

@@ -6,6 +6,7 @@ where the host is reached is told only where it lets in anyone.
 
 from __future__ import annotations
 
+import functools
 import io
 import time
 from collections.abc import Sequence
@@ -154,8 +155,12 @@ def job_page_as_json(page: JobPage) -> str:
     return msgspec.json.encode(page).decode()
 
 
+@functools.lru_cache(maxsize=4)
 def qr_svg(link: str) -> str:
-    """A picture of a link for a phone's camera, dark on white: many cameras read nothing else."""
+    """A picture of a link for a phone's camera, dark on white: many cameras read nothing else.
+
+    It takes the loop that trains 10 ms, and anybody may ask for it: so it is kept.
+    """
     file = io.BytesIO()
     segno.make_qr(link, error="m").save(
         file, kind="svg", xmldecl=False, nl=False, omitsize=True, dark="#000", light="#fff",

@@ -21,7 +21,7 @@ KEPT = (
     ("You publish a job",
      "Everything you say of it: title, cause, description, contact, requirements, "
      "hyperparameters, your public key, the addresses and relays by which volunteers reach you, "
-     "whom you invite",
+     "whom you invite; how far it is, in memory only",
      "Kept until you withdraw it, or {away} after it ended or you were last heard"),
     ("What somebody gave",
      "For each key and job: units, samples and FLOP as the host reports them, and what the "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 
@@ -178,6 +179,7 @@ def _about(job: JobSummary) -> Html:
         ("Contact", said(job.contact) if job.contact else None),
         ("Host’s key", host),
         ("Published", words.day(job.published_at)),
+        ("Done", f"{math.floor(100 * job.progress)} %" if job.progress is not None else None),
         ("Listed", None if job.visibility == "public" else "no: only whoever has the link sees it"),
     ]
     return el(

@@ -73,7 +73,7 @@ def add(app: FastAPI, panel: Panel) -> None:
 
     @app.post("/api/job", summary="Save a draft as a job file")
     async def save_job(wish: SaveWish) -> Saved:
-        path = save(wish.draft, panel.settings.home, wish.folder)
+        path = await asyncio.to_thread(save, wish.draft, panel.settings.home, wish.folder)
         told = f"crowdgrad host {shlex.quote(str(path))}"
         return Saved(path=str(path), toml=path.read_text(encoding="utf-8"), command=told)
 
@@ -109,15 +109,19 @@ def host_arguments(panel: Panel, wish: HostWish) -> list[str]:
 
 
 def common(panel: Panel) -> list[str]:
-    home, runs = str(panel.settings.home.absolute()), str(panel.runs.folder)
-    return ["--plain", "--home", home, "--runs", runs]
+    return ["--plain", "--home", home_of(panel), "--runs", str(panel.runs.folder)]
+
+
+def home_of(panel: Panel) -> str:
+    return str(panel.settings.home.absolute())
 
 
 async def _check(panel: Panel, draft: Draft, say: Say) -> CheckReport:
     say(None, "Looking at the model")
     job = save_to_check(draft, panel.scratch)
     try:
-        told = await command(["check", str(job), "--json", "-"])
+        answer = panel.scratch / f"{job.stem}.json"
+        told = await command(["check", str(job), "--home", home_of(panel)], answer)
     finally:
         await asyncio.to_thread(job.unlink, missing_ok=True)
     if not told["travels"]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 from fastapi import FastAPI
 
 from crowdgrad import __version__
+from crowdgrad.domain.manners import Limits
 from crowdgrad.errors import missing_module
 from crowdgrad.recipes import RECIPES
 from crowdgrad.recipes.describe import FieldInfo, describe
@@ -42,6 +43,8 @@ class Machine:
     why_not: str
     version: str
     matchmaker: str
+    limits: Limits
+    """How hard it works when it is lent: as chosen last, else as the settings say."""
     chromium: bool
     """Whether the panel can have a window of its own."""
 
@@ -103,6 +106,7 @@ def _machine(panel: Panel) -> Machine:
         why_not=f"{why.message} {why.advice}" if why else "",
         version=__version__,
         matchmaker=panel.settings.matchmaker,
+        limits=panel.limits.now(),
         chromium=find_chromium() is not None,
     )
 

@@ -129,6 +129,7 @@ async def find_out(
     home = str(panel.settings.home)
     wish = {"sources": sources, "home": home, "target": target, "skip_bad": skip_bad}
     found = msgspec.convert(await errand("data", wish, say), DataFound)
+    panel.uploads.used(found.data)
     panel.known.pop(found.data, None)
     panel.known[found.data] = found
     for old in list(panel.known)[:-MOST_KNOWN]:

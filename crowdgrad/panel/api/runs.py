@@ -20,7 +20,7 @@ from crowdgrad.host.remote.runs import Seen, SeenState, look
 from crowdgrad.host.telling import afterwards
 from crowdgrad.host.telling.history import Curves
 from crowdgrad.panel.api.jobs import Started, common
-from crowdgrad.panel.runs import left_of
+from crowdgrad.panel.runs import is_left, left_of
 
 if TYPE_CHECKING:
     from crowdgrad.panel.app import Panel
@@ -90,7 +90,7 @@ def add(app: FastAPI, panel: Panel) -> None:
             if what not in AFTERWARDS:
                 raise
             found = await left_of(_folder(panel, id), AFTERWARDS[what])
-            if found is None:
+            if found is None and what != "swarm":  # nobody need have passed data on
                 raise
             return _answer(found)
 
@@ -98,8 +98,13 @@ def add(app: FastAPI, panel: Panel) -> None:
 
 
 def _add_asking(app: FastAPI, panel: Panel) -> None:
-    async def ask(id: str, question: dict[str, Any]) -> Response:
-        return _answer(await panel.askers.ask(_folder(panel, id), question))
+    async def ask(id: str, question: dict[str, Any], error: Unreachable) -> Response:
+        """In a process of its own, where no host has the run: beside one that is slow it would read
+        the job anew with each checkpoint, and answer with other parameters. Else raises `error`."""
+        folder = _folder(panel, id)
+        if not await is_left(folder):
+            raise error
+        return _answer(await panel.askers.ask(folder, question))
 
     @app.get(
         "/api/runs/{id}/samples",
@@ -111,8 +116,8 @@ def _add_asking(app: FastAPI, panel: Panel) -> None:
     ) -> Response:
         try:
             return await _pass(panel, id, "GET", f"/samples?count={count}")
-        except Unreachable:
-            return await ask(id, {"count": count})
+        except Unreachable as error:
+            return await ask(id, {"count": count}, error)
 
     @app.post(
         "/api/runs/{id}/predict", response_model=Prediction, summary="Ask the model as it is now"
@@ -121,8 +126,8 @@ def _add_asking(app: FastAPI, panel: Panel) -> None:
         try:
             body = question.model_dump_json().encode()
             return await _pass(panel, id, "POST", "/predict", body)
-        except Unreachable:
-            return await ask(id, {"input": question.input})
+        except Unreachable as error:
+            return await ask(id, {"input": question.input}, error)
 
 
 def _add_wishes(app: FastAPI, panel: Panel) -> None:

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from crowdgrad.panel.children import Started
 
 LINES = 200
-READY_S = 30.0
-EVERY_S = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +34,7 @@ class WorkWish:
     matchmaker: str | None = None
     causes: tuple[str, ...] = ()
     limits: Limits | None = None
+    """From now on, and the next time, too; None: as chosen last, else as the settings say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +58,8 @@ class Past:
 
     entries: tuple[Entry, ...]
     """The last of them, oldest first."""
+    count: int
+    """How many there are in all."""
     totals: Given
 
 
@@ -70,10 +71,12 @@ def add(app: FastAPI, panel: Panel) -> None:
     async def start(wish: WorkWish) -> Lent:
         if panel.children.working() is not None:
             raise RunBusy("This machine is lent already.", advice="Stop that first.")
-        child = panel.children.start("work", _arguments(panel, wish))
+        arguments = _arguments(panel, wish)
         if wish.limits is not None:
-            await _limit(panel, child, wish.limits)
-        return Lent(id=child.id)
+            panel.limits.keep(wish.limits)
+        if panel.limits.file is not None:
+            arguments += [f"--limits={panel.limits.file}"]
+        return Lent(id=panel.children.start("work", arguments).id)
 
     @app.get("/api/work", summary="What this machine does for others")
     async def working() -> Working:
@@ -102,7 +105,10 @@ def _add_wishes(app: FastAPI, panel: Panel) -> None:
     @app.put("/api/work/limits", response_model=Answer, summary="How hard this machine may work")
     async def limits(wish: Limits) -> Response:
         child = panel.children.working()
-        return await _ask(panel, child, "PUT", "/limits", msgspec.json.encode(wish))
+        answer = await _ask(panel, child, "PUT", "/limits", msgspec.json.encode(wish))
+        if answer.status_code == 200:
+            panel.limits.keep(wish)
+        return answer
 
 
 def _stop(panel: Panel) -> Answer:
@@ -119,7 +125,7 @@ def _add_past(app: FastAPI, panel: Panel) -> None:
     async def journal(lines: int = LINES) -> Past:
         entries = await asyncio.to_thread(Reader(panel.settings.home).all)
         shown = entries[-max(0, min(lines, 10_000)) :] if lines > 0 else []
-        return Past(entries=tuple(shown), totals=given(entries, _key(panel)))
+        return Past(entries=tuple(shown), count=len(entries), totals=given(entries, _key(panel)))
 
     @app.get(
         "/api/certificate.svg",
@@ -154,23 +160,6 @@ def _arguments(panel: Panel, wish: WorkWish) -> list[str]:
             raise UserError(f"{wish.target[:70]!r} is no job.", advice="Give a code or a link.")
         arguments += [wish.target]
     return arguments
-
-
-async def _limit(panel: Panel, child: Started, limits: Limits) -> None:
-    """Before its first unit: one that does not hear them is stopped. Raises Unreachable."""
-    try:
-        async with asyncio.timeout(READY_S):
-            while child.alive and child.entrance is None:  # noqa: ASYNC110 (a file, not an event)
-                await asyncio.sleep(EVERY_S)
-        if not child.alive:
-            return  # how it ended is told elsewhere
-        reply = await _ask(panel, child, "PUT", "/limits", msgspec.json.encode(limits))
-        taken = reply.status_code == 200
-    except (TimeoutError, Unreachable):
-        taken = False
-    if not taken:
-        panel.children.stop(child)
-        raise Unreachable("It did not hear how hard it may work.", advice="Lend it again.")
 
 
 async def _ask(

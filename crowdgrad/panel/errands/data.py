@@ -22,17 +22,16 @@ from crowdgrad.data.dataset import DataSet
 from crowdgrad.data.folder import DataFolder, is_folder, open_folder
 from crowdgrad.data.formats.npz import read_npz
 from crowdgrad.data.preparing.record import Record, read_record
-from crowdgrad.data.preview import cell, is_picture
+from crowdgrad.data.preview import brightness, cell, is_picture, shown_shape, white_of
 from crowdgrad.data.progress import Unit
 from crowdgrad.data.sharding import card
 from crowdgrad.domain.data import Card, Field
 from crowdgrad.errors import DataMissing
+from crowdgrad.files import disk_errors, private_folder
 from crowdgrad.host import preparing
 from crowdgrad.panel.results import DataField, DataFound, DataSample, Kind, Splits
 
 SAMPLES = 24
-LARGEST_SIDE = 64
-"""Of a picture that is shown: larger ones are thinned out."""
 FEW_CLASSES = 100
 Array = NDArray[Any]
 Tell = Callable[..., None]
@@ -67,6 +66,8 @@ def _prepared(sources: list[str], home: Path, asked: dict[str, Any], progress: _
     places = [str(Path(source).expanduser().absolute()) for source in sources]
     wishes = preparing.asked_for(None, asked)
     name = hashlib.sha256(json.dumps([places, asked]).encode()).hexdigest()[:12]
+    with disk_errors(home / "prepared"):
+        private_folder(home / "prepared")
     out = home / "prepared" / f"{Path(places[0]).stem[:40] or 'data'}-{name}{preparing.ENDING}"
     return preparing.prepare_here(places, out, wishes, progress=progress, home=home).folder
 
@@ -166,21 +167,12 @@ def _field(field: Field) -> DataField:
 def _kind(field: Field, about: Card) -> tuple[Kind, tuple[int, ...]]:
     """What the inputs are, and the shape that is shown: height, width, and channels last."""
     if is_picture(field):
-        return "image", _shown_shape(field.shape)
+        return "image", shown_shape(field.shape)
     if len(field.shape) == 1 and field.dtype.startswith(("int", "uint")) and about.vocabulary:
         return "text", field.shape
     if len(field.shape) <= 1:
         return "table", field.shape
     return "other", field.shape
-
-
-def _shown_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
-    height, width = (-(-side // _step(shape)) for side in shape[-2:])
-    return (height, width, 3) if shape[:-2] == (3,) else (height, width)
-
-
-def _step(shape: tuple[int, ...]) -> int:
-    return -(-max(shape[-2:]) // LARGEST_SIDE)
 
 
 def _classes(fields: Sequence[Field], about: Card, labels: Array | None) -> tuple[str, ...] | None:
@@ -203,20 +195,11 @@ def _sample(
         label = cell(fields[-1], some[-1][row], about, target=True)
     inputs = fields[:-1] or fields
     if kind == "image":
-        most = int(some[0].max(initial=0))
-        return DataSample(input=_pixels(some[0][row], most), label=label)
+        told = brightness(some[0][row], white_of(some[0]))
+        return DataSample(input=tuple(told), label=label)
     words = [
         (field.name, cell(field, some[number][row], about, target=False))
         for number, field in enumerate(inputs)
     ]
     text = words[0][1] if len(words) == 1 else "; ".join(f"{name}: {w}" for name, w in words)
     return DataSample(input=text, label=label)
-
-
-def _pixels(value: Array, most: int) -> tuple[float, ...]:
-    """From 0 to 1, row by row, channels last. The digits' pixels go from 0 to 16."""
-    step = _step(value.shape)
-    pixels = value[..., ::step, ::step].astype(np.float64) / (255 if most >= 32 else max(1, most))
-    if pixels.ndim == 3:
-        pixels = np.moveaxis(pixels, 0, -1)
-    return tuple(round(float(number), 3) for number in pixels.reshape(-1))

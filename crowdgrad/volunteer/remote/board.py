@@ -90,6 +90,7 @@ class Board:
             code=outcome.code,
             samples=outcome.samples,
             credit=outcome.credit,
+            share=outcome.share,
             reason=outcome.reason,
             left=outcome.left,
             ended_at=now,
@@ -166,6 +167,7 @@ class Board:
             engine=known.engine if known is not None and same else "",
             memory_bytes=known.memory_bytes if known is not None and same else 0,
             data_bytes=known.data_bytes if known is not None and same else 0,
+            share=known.share if known is not None and same else None,
             **words,
         )
 
@@ -181,6 +183,8 @@ class Board:
         loss = float(data.get("loss", math.nan))
         self._loss = loss if math.isfinite(loss) else None
         self._compute_s += float(data.get("seconds", 0.0))
+        if "share" in data:
+            self._job = replace(self._job, share=float(data["share"]))
         self._phase, self._trouble = "working", ""
         self._steps.append((now, (self._before + self._now).samples))
         while self._steps[-1][0] - self._steps[0][0] > SPEED_OVER_S:
@@ -228,4 +232,5 @@ def _learned(job: JobSeen, event: Event) -> JobSeen:
 
 
 def _parting(done: JobDone) -> str:
-    return f"“{done.title}” ended: {done.reason}. You gave {done.samples:,} samples."
+    part = f", {100 * done.share:.1f} % of all" if done.share is not None else ""
+    return f"“{done.title}” ended: {done.reason}. You gave {done.samples:,} samples{part}."

@@ -34,6 +34,9 @@ class JobSeen:
     """Program, manifest and training data, once."""
     position: int
     """Our number among its volunteers."""
+    share: float | None = None
+    """Ours of all samples its members have given, in all our visits, as its host counts; None until
+    it says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +73,8 @@ class JobDone:
     samples: int
     credit: float | None
     """In FLOP, as the host counts it; None where it did not get to say."""
+    share: float | None
+    """Ours of all samples, as the host said last; None where it did not."""
     reason: str
     left: bool
     """We went before it was over."""

@@ -7,12 +7,14 @@ from argparse import ArgumentTypeError
 from dataclasses import asdict, replace
 
 import pytest
+import segno
 from starlette.testclient import TestClient
 
 from crowdgrad import webapp
 from crowdgrad.cli.host import page_place
+from crowdgrad.host.remote import page as page_module
 from crowdgrad.host.remote.page import create_page
-from crowdgrad.host.telling.job_page import Entry, JobPage, eta_s, job_page
+from crowdgrad.host.telling.job_page import Entry, JobPage, eta_s, job_page, qr_svg
 from crowdgrad.host.telling.status import Status
 from crowdgrad.host.telling.taking import take_status
 from tests.host import small
@@ -77,6 +79,28 @@ def test_before_it_is_open_it_says_so() -> None:
     with client(None) as web:
         assert web.get("/job.json").status_code == 503
         assert "not open yet" in web.get("/").text
+
+
+def test_however_often_strangers_ask_everything_is_made_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[str] = []
+
+    def counted(name: str) -> None:
+        make = getattr(page_module, name)
+        monkeypatch.setattr(page_module, name, lambda told: made.append(name) or make(told))
+
+    counted("document")
+    counted("job_page_as_json")
+    monkeypatch.setattr(segno, "make_qr", lambda *a, **b: made.append("qr") or segno.make(*a, **b))
+    qr_svg.cache_clear()
+    now = [a_page()]
+    with TestClient(create_page(lambda: now[0])) as web:
+        first = [[web.get(path).text for path in ("/", "/job.json", "/qr.svg")] for _ in range(3)]
+        now[0] = replace(now[0], samples=7)
+        assert web.get("/job.json").json()["samples"] == 7, "and anew when something has changed"
+    assert first[0] == first[1] == first[2]
+    assert sorted(made) == ["document", "job_page_as_json", "job_page_as_json", "qr"]
 
 
 def test_how_long_the_rest_takes() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
 from crowdgrad.host.telling import afterwards
+from crowdgrad.host.telling.history import MOST
 
 
 def training(at_s: float, loss: float | None) -> str:
@@ -36,6 +38,21 @@ def test_long_curves_are_thinned_and_keep_their_ends(tmp_path: Path) -> None:
     found = afterwards.curves(tmp_path, 5).evaluations
     assert len(found) == 5
     assert (found[0].at_s, found[-1].at_s) == (1, 100)
+
+
+def test_evaluations_without_a_sensible_time_are_left_out(tmp_path: Path) -> None:
+    lines = [validation(at_s, 1.0) for at_s in (1.0, float("nan"), float("inf"), 2.0, 1.5)]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(lines))
+    assert [point.at_s for point in afterwards.curves(tmp_path, 9).evaluations] == [1.0, 2.0]
+
+
+def test_more_evaluations_than_anybody_keeps_are_told_evenly(tmp_path: Path) -> None:
+    lines = [validation(n, 1.0) for n in range(3 * MOST)]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(lines))
+    times = [point.at_s for point in afterwards.curves(tmp_path, 2 * MOST).evaluations]
+    assert len(times) <= MOST
+    assert (times[0], times[-1]) == (0.0, 3 * MOST - 1)
+    assert max(later - before for before, later in itertools.pairwise(times)) <= 8
 
 
 def test_the_log_is_numbered_and_its_times_are_seconds(tmp_path: Path) -> None:

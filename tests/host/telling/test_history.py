@@ -54,6 +54,22 @@ def test_weeks_fit_and_the_last_is_kept() -> None:
     assert [p.at_s for p in points] == sorted(p.at_s for p in points)
 
 
+def test_half_a_day_is_told_from_its_first_hours_to_its_last() -> None:
+    history = History()
+    for second in range(1, 12 * 3600 + 1):
+        history.add(line(float(second)))
+    times = [p.at_s for p in history.curves((), 1000).training]
+    for hour in range(12):
+        assert sum(3600 * hour < at_s <= 3600 * (hour + 1) for at_s in times) > 40
+
+
+def test_numbers_that_make_no_sense_cost_no_other_line() -> None:
+    history = History()
+    for told in (line(1.0), line(-5.0), line(2.0, elapsed_s=10**400), line(3.0, epochs_done="x")):
+        history.add(told)
+    assert [(p.at_s, p.epoch) for p in history.curves((), 9).training] == [(1.0, 0.1), (3.0, 0.0)]
+
+
 def test_thinned_keeps_both_ends() -> None:
     assert thinned(range(100), 4) == [0, 33, 66, 99]
     assert thinned(range(3), 4) == [0, 1, 2]

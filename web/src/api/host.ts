@@ -534,6 +534,7 @@ export interface components {
             /** @enum {string} */
             kind: "image" | "numbers" | "text" | "other";
             shape: number[];
+            input_shape: number[];
             classes: string[] | null;
             version: string;
             /** @enum {string} */

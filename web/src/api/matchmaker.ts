@@ -485,6 +485,8 @@ export interface components {
             /** @enum {unknown} */
             visibility: "group" | "link" | "public";
             link: string;
+            /** @default null */
+            progress: number | null;
         };
         /**
          * Kept
@@ -660,6 +662,15 @@ export interface components {
             advice: string;
             /** @default 0 */
             now_ms: number;
+        };
+        /**
+         * Progressed
+         * @description Host: So much of my job is done.
+         */
+        Progressed: {
+            /** @enum {unknown} */
+            type: "Progressed";
+            share: number;
         };
         /**
          * Publish
@@ -881,6 +892,8 @@ export interface components {
             code: string;
             /** @default  */
             link: string;
+            /** @default false */
+            hears_progress: boolean;
         };
     };
     responses: never;
@@ -1346,7 +1359,8 @@ export interface operations {
                      *             "kinds": []
                      *           },
                      *           "visibility": "public",
-                     *           "link": "https://match.example.org/j/K7Q-2MP"
+                     *           "link": "https://match.example.org/j/K7Q-2MP",
+                     *           "progress": 0.25
                      *         }
                      *       ],
                      *       "total": 1
@@ -1515,7 +1529,8 @@ export interface operations {
                      *         "kinds": []
                      *       },
                      *       "visibility": "public",
-                     *       "link": "https://match.example.org/j/K7Q-2MP"
+                     *       "link": "https://match.example.org/j/K7Q-2MP",
+                     *       "progress": 0.25
                      *     }
                      */
                     "application/json": components["schemas"]["JobSummary"];

@@ -459,7 +459,7 @@ export interface webhooks {
         };
         get?: never;
         put?: never;
-        /** A task has come further, or ended */
+        /** A task has come further, or ended; its result is asked for */
         post: operations["saidtask_post"];
         delete?: never;
         options?: never;
@@ -476,7 +476,7 @@ export interface webhooks {
         };
         get?: never;
         put?: never;
-        /** What this machine does for others; null: it is not lent */
+        /** What this machine does for others; null: it is not lent, or not yet */
         post: operations["saidwork_post"];
         delete?: never;
         options?: never;
@@ -713,6 +713,8 @@ export interface components {
             threads: number;
             reason: string;
             until: number | null;
+            /** @default false */
+            by_person: boolean;
         };
         /**
          * Entry
@@ -801,6 +803,7 @@ export interface components {
             code: string;
             samples: number;
             credit: number | null;
+            share: number | null;
             reason: string;
             left: boolean;
             ended_at: number;
@@ -823,6 +826,7 @@ export interface components {
             /** @default 0 */
             data_bytes: number;
             position: number;
+            share: number | null;
         };
         /**
          * LabelNoise
@@ -928,6 +932,7 @@ export interface components {
             why_not: string;
             version: string;
             matchmaker: string;
+            limits: components["schemas"]["Limits"];
             chromium: boolean;
         };
         /** MemberStatus */
@@ -990,6 +995,7 @@ export interface components {
          */
         Past: {
             entries: components["schemas"]["Entry"][];
+            count: number;
             totals: components["schemas"]["Given"];
         };
         /**
@@ -1106,6 +1112,7 @@ export interface components {
             /** @enum {string} */
             kind: "image" | "numbers" | "text" | "other";
             shape: number[];
+            input_shape: number[];
             classes: string[] | null;
             version: string;
             /** @enum {string} */

@@ -195,6 +195,8 @@ export interface components {
             threads: number;
             reason: string;
             until: number | null;
+            /** @default false */
+            by_person: boolean;
         };
         /** HTTPValidationError */
         HTTPValidationError: {
@@ -210,6 +212,7 @@ export interface components {
             code: string;
             samples: number;
             credit: number | null;
+            share: number | null;
             reason: string;
             left: boolean;
             ended_at: number;
@@ -232,6 +235,7 @@ export interface components {
             /** @default 0 */
             data_bytes: number;
             position: number;
+            share: number | null;
         };
         /**
          * Limits

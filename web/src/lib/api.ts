@@ -1,10 +1,13 @@
 /** Requests to the server this page came from, and what it refuses in words. */
+import { boot } from "./boot.ts";
+import { t } from "./texts.ts";
 import type { Problem } from "./types.ts";
 
 export type { Problem };
 
 export class Refused extends Error {
   readonly problem: Problem;
+  /** Of HTTP; 0: nobody answered. */
   readonly status: number;
 
   constructor(status: number, problem: Problem) {
@@ -14,15 +17,9 @@ export class Refused extends Error {
   }
 }
 
-export const UNREACHABLE: Problem = {
-  code: "",
-  message: "crowdgrad does not answer on this machine.",
-  advice: "If you ended it, start it again with `crowdgrad` and open the address it prints.",
-};
-
 type Method = "GET" | "POST" | "PUT" | "DELETE";
 
-export async function call<T>(method: Method, path: string, body?: unknown, signal: AbortSignal | null = null): Promise<T> {
+export async function call<T, Body = unknown>(method: Method, path: string, body?: Body, signal: AbortSignal | null = null): Promise<T> {
   const headers: Record<string, string> = { "X-Crowdgrad": "1" };
   const request: RequestInit = { method, headers, signal };
   if (body instanceof Blob) request.body = body;
@@ -34,7 +31,7 @@ export async function call<T>(method: Method, path: string, body?: unknown, sign
   try {
     answer = await fetch(path, request);
   } catch {
-    throw new Refused(0, UNREACHABLE);
+    throw new Refused(0, { code: "", ...t.trouble[boot().serves === "panel" ? "panel" : "server"] });
   }
   const text = await answer.text();
   const told: unknown = text ? safely(text) : null;
@@ -43,8 +40,9 @@ export async function call<T>(method: Method, path: string, body?: unknown, sign
 }
 
 export const get = <T>(path: string): Promise<T> => call<T>("GET", path);
-export const post = <T>(path: string, body: unknown = {}): Promise<T> => call<T>("POST", path, body);
-export const put = <T>(path: string, body: unknown): Promise<T> => call<T>("PUT", path, body);
+/** `Body`: what the route takes, by its name in types.ts. */
+export const post = <T, Body = unknown>(path: string, body?: Body): Promise<T> => call<T>("POST", path, body ?? {});
+export const put = <T, Body = unknown>(path: string, body: Body): Promise<T> => call<T, Body>("PUT", path, body);
 
 export function problemOf(told: unknown, status: number): Problem {
   const found = told && typeof told === "object" ? (told as Record<string, unknown>) : {};
@@ -53,7 +51,7 @@ export function problemOf(told: unknown, status: number): Problem {
   const words = inner && typeof inner === "object" ? (inner as Record<string, unknown>) : {};
   return {
     code: String(words["code"] ?? status),
-    message: String(words["message"] ?? `The server said ${status}.`),
+    message: String(words["message"] ?? t.trouble.status(status)),
     advice: String(words["advice"] ?? ""),
   };
 }
@@ -62,6 +60,9 @@ export function asProblem(error: unknown): Problem {
   if (error instanceof Refused) return error.problem;
   return { code: "", message: error instanceof Error ? error.message : String(error), advice: "" };
 }
+
+/** Whether what was asked for is not there. */
+export const isMissing = (error: unknown): boolean => error instanceof Refused && error.status === 404;
 
 function safely(text: string): unknown {
   try {

@@ -24,14 +24,14 @@ export class Errand<T extends Result> {
   /** What was begun before a reload; null where nothing was, or the panel does not know it any more. */
   async again(): Promise<T | null> {
     const id = sessionStorage.getItem(this.#key);
-    if (!id) return null;
+    if (!id || this.running) return null;
     try {
       await get<Task<T>>(`/api/tasks/${id}`);
     } catch {
       sessionStorage.removeItem(this.#key);
       return null;
     }
-    return this.run(async () => ({ task: id }));
+    return this.running ? null : this.run(async () => ({ task: id }));
   }
 
   /** The result, or null where it failed, was stopped, or a later one took its place. */
@@ -86,6 +86,13 @@ export class Errand<T extends Result> {
     sessionStorage.removeItem(this.#key);
     this.stopped = this.running;
     this.running = false;
+  }
+
+  /** Stop, without a word of it. */
+  forget(): void {
+    this.stop();
+    this.stopped = false;
+    this.problem = null;
   }
 }
 

@@ -8,12 +8,14 @@ import type { Estimate } from "./types.ts";
 export function rescale(estimate: Estimate, batch: number, epochs: number, computers: number): Estimate {
   const batch_size = estimate.fixed_batch || Math.max(1, Math.round(batch));
   const steps_per_epoch = Math.ceil(estimate.samples / batch_size);
-  const changed = { ...estimate, batch_size, epochs, volunteers: computers - 1, steps_per_epoch };
+  const memory_bytes = estimate.memory_fixed_bytes + estimate.memory_sample_bytes * batch_size;
+  const changed = { ...estimate, batch_size, epochs, volunteers: computers - 1, steps_per_epoch, memory_bytes };
   if (estimate.step_s === null) return changed;
   const step_s = estimate.step_fixed_s + estimate.step_sample_s * batch_size;
   const epoch_s = Math.ceil(steps_per_epoch / Math.max(1, computers)) * step_s; // nobody computes half a step
   const most_s = estimate.minutes === null ? Infinity : 60 * estimate.minutes;
-  return { ...changed, step_s, epoch_s, total_s: Math.min(epochs * epoch_s, most_s) };
+  const samples_per_s = epoch_s > 0 ? estimate.samples / epoch_s : null;
+  return { ...changed, step_s, samples_per_s, epoch_s, total_s: Math.min(epochs * epoch_s, most_s) };
 }
 
 /** From `least` to `most` in steps of 1, 2, 5: what a slider over magnitudes stops at. */

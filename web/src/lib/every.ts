@@ -22,3 +22,21 @@ export function every(seconds: number, act: () => Promise<void>): () => void {
     document.removeEventListener("visibilitychange", seen);
   };
 }
+
+/** Never two at once, whoever asks; asked meanwhile, it is done once more. */
+export function inTurn(act: () => Promise<void>): () => Promise<void> {
+  let [busy, again] = [false, false];
+  return async () => {
+    again = true;
+    if (busy) return;
+    busy = true;
+    try {
+      while (again) {
+        again = false;
+        await act();
+      }
+    } finally {
+      busy = false;
+    }
+  };
+}

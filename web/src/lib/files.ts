@@ -6,8 +6,11 @@ export interface Named {
 }
 export const MOST_FILES = 5000;
 
-export const named = (files: FileList): Named[] =>
-  Array.from(files, (file) => ({ name: file.webkitRelativePath || file.name, file }));
+/** No part begins with a dot: systems put such files into folders, and the panel takes none. */
+export const plain = (name: string): boolean => !name.split("/").some((part) => part.startsWith("."));
+
+export const named = (files: Iterable<File>): Named[] =>
+  Array.from(files, (file) => ({ name: file.webkitRelativePath || file.name, file })).filter((one) => plain(one.name));
 
 /** Folders are walked; what the browser cannot walk is taken as files. */
 export async function gather(transfer: DataTransfer): Promise<Named[]> {
@@ -19,7 +22,7 @@ export async function gather(transfer: DataTransfer): Promise<Named[]> {
 }
 
 async function walk(entry: FileSystemEntry, above: string, found: Named[]): Promise<void> {
-  if (found.length > MOST_FILES || entry.name.startsWith(".")) return;
+  if (found.length > MOST_FILES || !plain(entry.name)) return;
   const name = above + entry.name;
   if (entry.isFile) {
     const file = await new Promise<File>((take, refuse) => (entry as FileSystemFileEntry).file(take, refuse));

@@ -1,4 +1,6 @@
 /** Numbers and times for people: always with their unit. */
+import { clock } from "./clock.ts";
+import { t } from "./texts.ts";
 
 const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const TENTHS = new Intl.NumberFormat("en", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
@@ -37,14 +39,14 @@ export function duration(seconds: number): string {
   if (s < 3600) return `${Math.floor(s / 60)} min ${s % 60 ? `${s % 60} s` : ""}`.trim();
   const minutes = Math.round(s / 60);
   if (minutes < 48 * 60) return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
-  return `${Math.round(minutes / 1440)} days`;
+  return t.time.days(Math.round(minutes / 1440));
 }
 
 /** How long ago, or how far ahead, seconds since 1970 are. */
-export function relative(at: number, now: number = Date.now() / 1000): string {
+export function relative(at: number, now: number = clock()): string {
   const away = at - now;
-  if (Math.abs(away) < 5) return "now";
-  return away < 0 ? `${duration(-away)} ago` : `in ${duration(away)}`;
+  if (Math.abs(away) < 5) return t.time.now;
+  return away < 0 ? t.time.ago(duration(-away)) : t.time.ahead(duration(away));
 }
 
 export function score(value: number | null | undefined, metric: string | null): string {

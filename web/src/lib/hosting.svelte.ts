@@ -2,17 +2,21 @@
 import { get } from "./api.ts";
 import { rescale } from "./estimate.ts";
 import { capital } from "./format.ts";
+import { recall, remember } from "./tab.ts";
 import { t } from "./texts.ts";
 import type { CheckReport, DataFound, Draft, Estimate, Reach, ReadyModel, RecipeInfo } from "./types.ts";
 
 const KEY = "crowdgrad-host";
+const FOUND = "crowdgrad-host-found";
+const REPORT = "crowdgrad-host-report";
 const SMALL = 5000;
 
 interface Kept {
   draft: Draft;
-  found: DataFound | null;
-  report: CheckReport | null;
+  /** What the report is of, … */
   checked: string;
+  /** … and what a check was asked of last. */
+  asked: string;
   reach: Reach;
   matchmaker: string;
   agree: boolean;
@@ -26,48 +30,45 @@ const fresh = (): Kept => ({
     recipe: { name: "crowd", lr: 0.1, batch_size: 100 }, stop: { epochs: 20 },
     volunteers: { minimum: 1, maximum: 10 }, seed: 1,
   },
-  found: null, report: null, checked: "", reach: "here", matchmaker: "", agree: false, helpers: 2, child: "",
+  checked: "", asked: "", reach: "here", matchmaker: "", agree: false, helpers: 2, child: "",
 });
 
-function kept(): Kept {
-  try {
-    return { ...fresh(), ...(JSON.parse(sessionStorage.getItem(KEY) ?? "{}") as Partial<Kept>) };
-  } catch {
-    return fresh();
-  }
-}
-
 class Hosting {
-  now = $state<Kept>(kept());
+  now = $state<Kept>({ ...fresh(), ...recall<Partial<Kept>>(KEY) });
+  /** Large, and never changed but as a whole: kept apart, so that a moved slider does not write it again. */
+  found = $state.raw(recall<DataFound>(FOUND));
+  report = $state.raw(recall<CheckReport>(REPORT));
   models = $state.raw<ReadyModel[]>([]);
   recipes = $state.raw<RecipeInfo[]>([]);
+
+  constructor() {
+    $effect.root(() => {
+      $effect(() => remember(KEY, this.now));
+      $effect(() => remember(FOUND, this.found));
+      $effect(() => remember(REPORT, this.report));
+    });
+  }
 
   get draft(): Draft {
     return this.now.draft;
   }
 
-  keep(): void {
-    try {
-      sessionStorage.setItem(KEY, JSON.stringify(this.now));
-    } catch {
-      // A full or forbidden store costs only the memory of a reload.
-    }
-  }
-
   again(): void {
     this.now = fresh();
+    this.found = this.report = null;
     this.models = [];
   }
 
   /** Take the data, and with it a model and numbers that suit it. */
   async take(found: DataFound): Promise<void> {
     const draft = this.draft;
-    if (!draft.title || draft.title === capital(this.now.found?.title ?? "")) draft.title = capital(found.title);
+    if (!draft.title || draft.title === capital(this.found?.title ?? "")) draft.title = capital(found.title);
+    if (draft.data !== found.data) this.now.agree = false; // it was said of other data
     draft.data = found.data;
     draft.recipe["batch_size"] = found.records < SMALL ? 32 : 100;
     draft.stop.epochs = found.records < SMALL ? 20 : 5;
-    this.now.found = found;
-    this.now.report = null;
+    this.found = found;
+    this.report = null;
     await this.fit();
   }
 
@@ -76,17 +77,23 @@ class Hosting {
     const data = this.draft.data;
     const models = await get<ReadyModel[]>(`/api/models?data=${encodeURIComponent(data)}`);
     if (data !== this.draft.data) return;
+    const forced = this.none && this.draft.task === "";
     this.models = models;
-    if (this.draft.task !== null) return;
-    const present = models.find((one) => one.kind === this.draft.model?.["kind"] && !one.fits);
-    if (!present) this.choose(models.find((one) => !one.fits) ?? null);
+    if (this.draft.task !== null && !forced) return;
+    if (models.some((one) => one.kind === this.draft.model?.["kind"] && !one.fits)) return;
+    const first = models.find((one) => !one.fits);
+    if (first) this.choose(first);
+    else this.chooseOwn();
   }
 
-  choose(model: ReadyModel | null): void {
+  /** Whether no ready-made model reads the data. */
+  get none(): boolean {
+    return this.models.length > 0 && this.models.every((one) => one.fits !== "");
+  }
+
+  choose(model: ReadyModel): void {
     this.draft.task = null;
-    this.draft.model = model
-      ? { kind: model.kind, ...Object.fromEntries(model.sliders.map((one) => [one.name, one.default])) }
-      : null;
+    this.draft.model = { kind: model.kind, ...Object.fromEntries(model.sliders.map((one) => [one.name, one.default])) };
   }
 
   chooseOwn(): void {
@@ -107,13 +114,19 @@ class Hosting {
     return JSON.stringify([data, model, task, folder]);
   }
 
+  /** Whether the report is of what is chosen now. */
   get current(): boolean {
     return this.now.checked === this.subject;
   }
 
+  learn(report: CheckReport, subject: string): void {
+    this.report = report;
+    this.now.checked = subject;
+  }
+
   /** What the sliders mean; null: nothing was measured yet. */
   get estimate(): Estimate | null {
-    const report = this.now.report;
+    const report = this.report;
     if (!report?.travels) return null;
     return rescale(report.estimate, Number(this.draft.recipe["batch_size"]), this.draft.stop.epochs, this.computers);
   }

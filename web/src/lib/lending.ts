@@ -11,10 +11,6 @@ export function lending(work: WorkStatus | null, children: readonly Child[]): Le
   return child && !work ? "starting" : "off";
 }
 
-/** Whether a person paused it; otherwise hours, battery or use did, and resuming changes nothing. */
-export const pausedByPerson = (work: WorkStatus): boolean =>
-  work.effort.share === 0 && work.effort.reason.startsWith("Paused by you");
-
 export interface Hours {
   from: string;
   to: string;

@@ -24,7 +24,10 @@ class Live {
   panel = $state<PanelState>({ children: [] });
   status = $state.raw<HostStatus | null>(null);
   swarm = $state.raw<Swarm | null>(null);
-  work = $state.raw<WorkStatus | null>(null);
+  /** What this machine does for others; null: nothing, undefined: nothing was heard yet. */
+  work = $state.raw<WorkStatus | null | undefined>(undefined);
+  /** What it said last, also after it has ended. */
+  worked = $state.raw<WorkStatus | null>(null);
   lines = $state.raw<LogLine[]>([]);
   tasks = $state<Record<string, Task>>({});
   run = "";
@@ -124,6 +127,7 @@ class Live {
         break;
       case "work":
         this.work = told.data;
+        this.worked = told.data ?? this.worked;
         break;
       case "task":
         this.tasks[told.data.id] = told.data;

@@ -1,7 +1,7 @@
 /** A job as everybody may see it, told by its host (`/job.json`) or by a matchmaker (`/v1/jobs`). */
 import type { Helper, JobPage, JobSummary } from "./types.ts";
 
-export type Standing = "waiting" | "running" | "full" | "paused" | "away" | "quiet" | "finished" | "stopped" | "failed";
+export type Standing = "waiting" | "running" | "full" | "paused" | "away" | "quiet" | "finished" | "stopped" | "failed" | "unlisted";
 export interface Open {
   title: string;
   cause: string;
@@ -9,9 +9,11 @@ export interface Open {
   contact: string;
   /** Fingerprint of the host's key. */
   host: string;
+  /** What cannot be told is empty: the code … */
   code: string;
   link: string;
   qr: string;
+  /** … and what a volunteer types. */
   command: string;
   standing: Standing;
   reason: string;
@@ -21,6 +23,8 @@ export interface Open {
   minimum: number;
   maximum: number | null;
   since: number | null;
+  /** How much of it is done; null: nobody has said. */
+  progress: number | null;
   /** What only the host knows. */
   training: Training | null;
 }
@@ -39,25 +43,43 @@ export interface Training {
 }
 
 const OVER: readonly string[] = ["finished", "stopped", "failed"];
-const ORIGIN = /^https?:\/\/([A-Za-z0-9.-]+|\[[0-9a-f:]+\])(:[0-9]{1,5})?$/;
-const TARGET = /^[A-Za-z0-9.:#/[\]-]+$/;
+/** What can be pasted into a terminal: signs that are seen, and no quote that would end ours. */
+const SAYABLE = /^[!-&(-~]+$/;
+const PLAIN = /^[A-Za-z0-9@%+=:,./_-]+$/;
+const quoted = (word: string): string => (PLAIN.test(word) ? word : `'${word}'`);
 
-/** What a volunteer types. What is not plain is left out: people paste this. */
-export function command(target: string, origin: string): string {
-  const what = TARGET.test(target) ? ` ${target}` : "";
-  const where = ORIGIN.test(origin) ? ` --matchmaker ${origin}` : "";
-  return `crowdgrad work${what}${where}`;
+/** What a volunteer types; without a target: to help anybody. Empty where it cannot be said. */
+export function command(target: string, matchmaker = ""): string {
+  if (target && !SAYABLE.test(target)) return "";
+  const where = SAYABLE.test(matchmaker) ? `--matchmaker ${quoted(matchmaker)}` : "";
+  return ["crowdgrad work", target && quoted(target), where].filter(Boolean).join(" ");
+}
+
+type Ways = Pick<JobPage, "code" | "local_code" | "link" | "matchmaker">;
+
+/** As `crowdgrad host` says it, see crowdgrad/cli/joining.py: what works from furthest away. */
+export function joining({ code, local_code, link, matchmaker }: Ways): string {
+  if (code) return command(code, (matchmaker ?? "").replace(/\/$/, ""));
+  const target = link || local_code;
+  return target ? command(target) : "";
+}
+
+/** Whether nobody from another machine can come. */
+export function onlyHere({ code, local_code, link }: Ways): boolean {
+  if (code || local_code || !link.startsWith("crowdgrad://")) return false;
+  const [way = "", query = ""] = link.slice("crowdgrad://".length).split("#")[0]?.split("/?") ?? [];
+  const ways = [way.replace(/\/$/, ""), ...new URLSearchParams(query).getAll("also")].filter(Boolean);
+  return ways.length > 0 && ways.every((one) => /^(127\.[0-9.]+|\[::1\]|localhost):[0-9]+$/i.test(one));
 }
 
 export function ofHost(told: JobPage): Open {
   const over = OVER.includes(told.state);
-  const target = told.code ?? (told.link || told.local_code);
   const paused: Standing = told.paused ? "paused" : told.state === "running" ? "running" : "waiting";
   return {
     ...told,
     code: told.code ?? told.local_code,
     qr: told.link ? "/qr.svg" : "",
-    command: command(target, told.code ? (told.matchmaker ?? "").replace(/\/$/, "") : ""),
+    command: joining(told),
     standing: over ? (told.state as Standing) : paused,
     open: !over,
     minimum: 0,
@@ -99,9 +121,13 @@ export function ofMatchmaker(job: JobSummary): Open {
     minimum: job.minimum,
     maximum: job.maximum,
     since: job.published_at || null,
+    progress: job.progress,
     training: null,
   };
 }
+
+/** It was there, and the matchmaker does not know it any more. */
+export const unlisted = (job: Open): Open => ({ ...job, standing: "unlisted", open: false });
 
 export function standing(job: JobSummary): Standing {
   if (OVER.includes(job.state)) return job.state as Standing;

@@ -1,19 +1,7 @@
 /** Where in the panel we are: the part of the address behind `#`. */
+import { parse, type Page, type Route } from "./routes.ts";
 
-export type Page = "start" | "host" | "run" | "runs" | "work";
-
-export interface Route {
-  page: Page;
-  id: string;
-}
-
-const PAGES: readonly string[] = ["host", "run", "runs", "work"];
-
-export function parse(hash: string): Route {
-  const [page = "", ...rest] = hash.replace(/^#\/?/, "").split("/");
-  if (!PAGES.includes(page)) return { page: "start", id: "" };
-  return { page: page as Page, id: decodeURIComponent(rest.join("/")) };
-}
+export type { Page };
 
 class Here {
   route = $state<Route>(parse(location.hash));

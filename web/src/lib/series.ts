@@ -73,10 +73,25 @@ function grownTraining(known: TrainingPoint[], status: HostStatus): TrainingPoin
     bytes_sent_per_s: status.bytes_sent_per_s,
     learning_rate: status.learning_rate,
   };
-  const kept = known.length < MOST_TRAINING ? known : known.filter((_, n) => n % 2 === 0);
-  return [...kept, point];
+  return bounded([...known, point]);
+}
+
+/**
+ * The same where they are few; else about evenly over all of their time, the ends kept: those that lie a stride apart,
+ * as the host keeps them (`crowdgrad/host/telling/evenly.py`). Strides are powers of two, so that they grow seldom.
+ */
+export function bounded<T extends { at_s: number }>(points: T[], most: number = MOST_TRAINING): T[] {
+  const [first, last] = [points[0], points.at(-1)];
+  if (points.length <= most || !first || !last) return points;
+  const passed = last.at_s - first.at_s;
+  const stride = passed > 0 ? 2 ** Math.ceil(Math.log2((1.5 * passed) / most)) : Infinity;
+  const kept = [first];
+  for (const point of points.slice(1, -1)) {
+    if (point.at_s - (kept.at(-1) ?? first).at_s >= stride) kept.push(point);
+  }
+  return [...kept, last];
 }
 
 function grownEvaluations(known: Point[], found: Point | null): Point[] {
-  return found && found.at_s > (known.at(-1)?.at_s ?? -1) ? [...known, found] : known;
+  return found && found.at_s > (known.at(-1)?.at_s ?? -1) ? bounded([...known, found]) : known;
 }

@@ -38,6 +38,7 @@ export type Estimate = OfPanel["Estimate"];
 export type Saved = OfPanel["Saved"];
 export type Started = OfPanel["Started"];
 export type RunSeen = OfPanel["Seen"];
+export type RateWish = OfPanel["RateWish"];
 /** What became of a wish to a run. */
 export type Answer = OfPanel["Wished"];
 export type Working = OfPanel["Working"];
@@ -51,6 +52,7 @@ export type TrainingPoint = OfHost["TrainingPoint"];
 export type History = OfHost["Curves"];
 export type LogLine = OfHost["LogLine"];
 export type RunSamples = OfHost["Samples"];
+export type PredictWish = OfHost["Question"];
 export type Answers = OfHost["Prediction"];
 export type Swarm = OfHost["SwarmStatus"];
 export type JobPage = OfHost["JobPage"];
