@@ -241,6 +241,9 @@ class Link(Generic[T]):
                 return await self._connect()
             except web.Again as again:
                 why, after_s = again.error.message, again.after_s
+            except Replaced as error:  # as soon as it had said hello
+                self._bear(error, asyncio.get_running_loop().time())
+                why, after_s = error.message, 0.0
             except (Unreachable, ConnectionLost) as error:
                 why, after_s = error.message, 0.0
         raise AssertionError("numbers do not end")

@@ -547,9 +547,10 @@ def test_who_works_is_told_at_once_that_it_was_turned_away() -> None:
     assert [error.message for error in heard] == ["Forgotten, as you asked."]
 
 
-def test_once_replaced_we_come_back_often_replaced_we_give_up() -> None:
+@pytest.mark.parametrize("before", [[welcome()], []], ids=["once welcomed", "at its hello"])
+def test_once_replaced_we_come_back_often_replaced_we_give_up(before: list[rooms.Said]) -> None:
     async def scenario() -> None:
-        replaced = says(welcome(), refused(code="CG507", message="Somebody with your key."))
+        replaced = says(*before, refused(code="CG507", message="Somebody with your key."))
         async with Scripted(says(welcome(), matched()), replaced) as matchmaker:
             match = await work(matchmaker.url)
             await matchmaker.visits[0].say(refused(code="CG507", message="Somebody."))
