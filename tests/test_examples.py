@@ -54,7 +54,6 @@ STATED = {
     "vowels_lstm": ("accuracy", ">", 0.92),
 }
 """Job → what its comment says of the test split: the metric, whether more is better, the figure."""
-QUICK = ("diabetes_regression",)
 SHARES = ("accuracy", "all_right")
 """Metrics that comments give in percent."""
 
@@ -192,14 +191,8 @@ def test_ten_lines_reach_nine_in_ten(tmp_path):
     assert (tmp_path / found[2]).is_file()
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
-        for name in STATED
-        if name != "digits_dropout"
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in STATED if name != "digits_dropout"])
 @pytest.mark.timeout(600)
 def test_it_reaches_its_figure_with_volunteers(name, tmp_path):
     folder, _, job = name.partition("/")

@@ -76,7 +76,7 @@ def test_it_passes_the_gate_on_data_of_the_catalogue(name, kind, values, metric)
 @pytest.mark.parametrize(
     ("make", "kind", "values"),
     [
-        (steps, "rnn", {"cell": "gru", "layers": 2}),
+        pytest.param(steps, "rnn", {"cell": "gru", "layers": 2}, marks=pytest.mark.slow),
         pytest.param(words, "rnn", {"cell": "lstm", "dropout": 0.1}, marks=pytest.mark.slow),
         pytest.param(text, "rnn", {"cell": "gru"}, marks=pytest.mark.slow),
         (words, "mlp", {}),

@@ -46,12 +46,13 @@ def recipe(codec: CodecName) -> Downpour:
 
 @pytest.fixture(scope="module")
 def prepared() -> Prepared:
-    """A model with buffers and an odd number of parameters: buffers begin at an odd place."""
+    """A model with buffers and an odd number of parameters: buffers begin at an odd place. Large
+    enough that its bytes tell, however often a busy host is asked for work."""
     torch.manual_seed(3)
     dice = np.random.default_rng(5)
     x = dice.standard_normal((RECORDS + 100, 12)).astype(np.float32)
     y = (x[:, :3].sum(1) > 0).astype(np.float32)[:, None]
-    model = nn.Sequential(nn.Linear(12, 32), nn.BatchNorm1d(32), nn.Tanh(), nn.Linear(32, 1))
+    model = nn.Sequential(nn.Linear(12, 256), nn.BatchNorm1d(256), nn.Tanh(), nn.Linear(256, 1))
     task = Task(
         model,
         nn.functional.binary_cross_entropy_with_logits,

@@ -35,7 +35,7 @@ def test_nothing_is_computed_before_somebody_agrees(
     digits: Prepared, settings: Settings, tmp_path: Path
 ) -> None:
     endless = job_with(digits, stop=StoppingRule(epochs=100_000), cause="a better world")
-    quick = replace(settings, heartbeat_s=0.2, silence_s=1.0, name="the lab")
+    quick = replace(settings, heartbeat_s=0.2, silence_s=2.5, name="the lab")
     home = tmp_path / "ada"
 
     async def main() -> None:
@@ -45,7 +45,7 @@ def test_nothing_is_computed_before_somebody_agrees(
                 key = stage.run._key.id
                 for words in (f"the lab (key {key})", "a better world", "MB", "it sees"):
                     assert words in shown
-                await asyncio.sleep(1.5)  # longer than the host takes silence for
+                await asyncio.sleep(3.0)  # longer than the host takes silence for
                 assert (stage.member("ada"), stage.units_of("ada")) == ("joined", 0)
                 person.type("n\n")
                 assert await ended(person) == 1

@@ -91,6 +91,7 @@ class Host:
         return len(here) == 2 and all(PAUSED in member["state"] for member in here)
 
 
+@pytest.mark.slow  # the panel and its pages wish the same of running hosts
 def test_paused_resumed_and_finished_from_another_terminal(tmp_path: Path) -> None:
     with Host(tmp_path) as host:
         host.until("both train", lambda: sum(m["units"] > 0 for m in host.status()["members"]) == 2)

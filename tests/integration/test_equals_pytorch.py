@@ -31,7 +31,7 @@ from crowdgrad.settings import Settings
 from tests.integration.conftest import Stage
 
 STEPS, BATCH, SEED = 200, 20, 11
-ALIKE = ("adagrad", "adadelta", "rmsprop", "nadam")
+ALIKE = ("adagrad", "adadelta", "adamw", "nesterov", "rmsprop", "nadam")
 """Optimisers that tell nothing new of how host and volunteer step together: tried with --all."""
 OPTIMISERS: dict[str, tuple[Rule, float, Callable[..., torch.optim.Optimizer]]] = {
     "sgd": (rules.SGD(), 0.1, torch.optim.SGD),

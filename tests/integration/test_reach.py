@@ -219,6 +219,7 @@ def test_a_host_behind_a_home_router_is_reached_by_the_port_it_asked_for(
         assert "dnat" not in at.router.run(["nft", "list", "table", "inet", "miniupnpd"])
 
 
+@pytest.mark.slow
 def test_two_laptops_on_one_link_find_each_other_without_any_server(tmp_path: Path) -> None:
     with world(tmp_path) as there:
         host = there.host(there.add("host", "10.77.0.20"), lan=True)

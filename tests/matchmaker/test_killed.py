@@ -200,7 +200,7 @@ async def storm(folder: Path, database: str, kills: int, patch: pytest.MonkeyPat
     return witness
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/matchmaker.db"
