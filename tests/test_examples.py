@@ -183,6 +183,7 @@ def test_digits_with_dropout_learns(tmp_path):
     assert (tmp_path / result["run"] / "model.safetensors").is_file()
 
 
+@pytest.mark.slow  # tests/integration/test_train.py trains the same
 def test_ten_lines_reach_nine_in_ten(tmp_path):
     said = run(str(EXAMPLES / "ten_lines.py"), cwd=tmp_path)
     found = re.fullmatch(r"test accuracy (\d\.\d+), see (.*)\n", said)

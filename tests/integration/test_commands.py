@@ -230,6 +230,7 @@ def test_ctrl_c_at_any_moment_leaves_nothing(tmp_path: Path, moment: str) -> Non
     assert ours(str(tmp_path)) == {}
 
 
+@pytest.mark.slow
 def test_a_killed_demo_takes_everyone_with_it(tmp_path: Path) -> None:
     demo = Demo(tmp_path)
     demo.wait_for("processes started")

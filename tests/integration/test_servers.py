@@ -43,6 +43,7 @@ def falling(host: Host) -> None:
     host.until("it learns", learned)
 
 
+@pytest.mark.slow  # test_codecs.py trains with servers, always
 def test_a_server_that_is_killed_is_begun_again_and_training_goes_on(tmp_path: Path) -> None:
     with Host(tmp_path) as host:
         host.start(str(job_file(tmp_path)), "--servers", "2")

@@ -19,7 +19,13 @@ from tests.matchmaker.running import Running
 ENDLESS = StoppingRule(epochs=100_000)
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgresql"])
+@pytest.fixture(
+    params=[
+        pytest.param("memory", marks=pytest.mark.slow),
+        "sqlite",
+        pytest.param("postgresql", marks=pytest.mark.slow),
+    ]
+)
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "postgresql":
         return str(request.getfixturevalue("postgres_url"))
