@@ -12,9 +12,8 @@ from crowdgrad.cli.output import JSON_HELP, add_common, write_json
 from crowdgrad.errors import DataError, ProgramError, TargetError, UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
+    from rich.status import Status
 
     from crowdgrad.capture.capture import Captured
     from crowdgrad.capture.speed import Speed
@@ -75,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         # The stream itself: capture takes `sys.stderr` away from the exporters meanwhile.
         with Console(file=sys.stderr).status("Reading the task") as spinner:
-            found = _examine(args, lambda text: spinner.update(text[:1].upper() + text[1:]))
+            found = _examine(args, spinner)
     except (ProgramError, UserError, DataError) as error:
         nothing = dict.fromkeys(MEASURED)
         write_json(
@@ -91,11 +90,14 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _examine(args: argparse.Namespace, say: Callable[[str], None]) -> dict[str, Any]:
+def _examine(args: argparse.Namespace, spinner: Status) -> dict[str, Any]:
     from crowdgrad.capture.capture import capture
     from crowdgrad.capture.speed import measure
 
-    subject = _subject(args.target, args.home)
+    def say(text: str) -> None:
+        spinner.update(text[:1].upper() + text[1:])
+
+    subject = _subject(args.target, args.home, spinner)
     captured = capture(
         subject.task, subject.fields, say, subject.records, batch_size=subject.batch_size
     )
@@ -120,7 +122,7 @@ def _examine(args: argparse.Namespace, say: Callable[[str], None]) -> dict[str, 
     return found
 
 
-def _subject(target: str, home: str | None) -> Subject:
+def _subject(target: str, home: str | None, spinner: Status | None = None) -> Subject:
     from crowdgrad.capture.loading import load_object
     from crowdgrad.capture.pretrained import load_weights
     from crowdgrad.capture.task import Task
@@ -131,7 +133,7 @@ def _subject(target: str, home: str | None) -> Subject:
 
     found: object
     if target.endswith(".toml"):
-        found = read_plan(target, load({"home": home}).home / "data")
+        found = read_plan(target, load({"home": home}).home / "data", spinner)
     else:
         found = load_object(target, Path.cwd(), object)
     if isinstance(found, Task):

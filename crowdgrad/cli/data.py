@@ -17,6 +17,7 @@ from crowdgrad.cli.output import JSON_HELP, write_json
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Display
+    from rich.status import Status
 
     from crowdgrad.data.catalogue import Entry
     from crowdgrad.data.fetching import Fetched
@@ -141,8 +142,10 @@ def _summary(report: dict[str, object]) -> str:
 
 
 @contextmanager
-def shown_progress(doing: str = "") -> Iterator[Progress]:
-    """A bar where a person watches standard error, else silence. `doing`: what is said before."""
+def shown_progress(doing: str = "", *, beside: Status | None = None) -> Iterator[Progress]:
+    """A bar where a person watches standard error, else silence. `doing`: what is said before.
+    `beside`: what turns meanwhile, and rests as long as there is a bar: two that move at once
+    write over each other."""
     if not sys.stderr.isatty():
         from crowdgrad.data.progress import Silent
 
@@ -151,22 +154,27 @@ def shown_progress(doing: str = "") -> Iterator[Progress]:
     from rich import progress
     from rich.console import Console
 
-    with progress.Progress(
+    display = progress.Progress(
         progress.TextColumn("{task.description}"),
         progress.BarColumn(),
         progress.TextColumn("{task.fields[amount]}"),
         progress.TimeRemainingColumn(),
         console=Console(stderr=True),
         transient=True,
-    ) as display:
-        yield _Bar(display, doing)
+    )
+    bar = _Bar(display, doing, beside)
+    try:
+        yield bar
+    finally:
+        bar.done()
 
 
 class _Bar:
-    def __init__(self, display: Display, doing: str) -> None:
+    def __init__(self, display: Display, doing: str, beside: Status | None) -> None:
         self._display = display
         self._doing = doing
-        self._task = display.add_task("", visible=False, amount="")
+        self._beside = beside
+        self._task = display.add_task("", amount="")
         self._done = 0
         self._total: int | None = None
         self._unit: Unit = "bytes"
@@ -174,9 +182,10 @@ class _Bar:
     def start(self, total: int | None, what: str, unit: Unit = "bytes") -> None:
         words = f"{self._doing} {what}".strip()
         self._done, self._total, self._unit = 0, total, unit
-        self._display.reset(
-            self._task, total=total, description=words, visible=True, amount=self._amount()
-        )
+        self._display.reset(self._task, total=total, description=words, amount=self._amount())
+        if self._beside is not None:
+            self._beside.stop()
+        self._display.start()
 
     def advance(self, n: int) -> None:
         self._done += n
@@ -190,4 +199,6 @@ class _Bar:
         return f"{done}{of}{unit}"
 
     def done(self) -> None:
-        self._display.update(self._task, visible=False)
+        self._display.stop()
+        if self._beside is not None:
+            self._beside.start()

@@ -19,6 +19,7 @@ from crowdgrad.cli.output import JSON_HELP, add_common, whole, write_json
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.status import Status as Spinner
 
     from crowdgrad.host.job import JobPlan, Prepared
     from crowdgrad.host.keeping.resume import GoingOn, Serving
@@ -256,8 +257,8 @@ def _prepare(
     if options.matchmaker is not None:
         with console.status("Looking for the matchmaker"):
             look_for(options.matchmaker)
-    with console.status("Reading the job"):
-        plan = _plan(args, settings.home / "data")
+    with console.status("Reading the job") as spinner:
+        plan = _plan(args, settings.home / "data", spinner)
     chosen(options.admit or plan.admit, options.matchmaker)  # before anything slow
     if _is_open(options) and not args.yes:
         material = Material.of_data(plan.data)
@@ -302,24 +303,25 @@ def _going_on(args: argparse.Namespace, last: str, console: Console) -> GoingOn 
     return found
 
 
-def _plan(args: argparse.Namespace, cache: Path) -> JobPlan:
+def _plan(args: argparse.Namespace, cache: Path, spinner: Spinner | None = None) -> JobPlan:
     from crowdgrad.host.earlier import find_run
 
     if args.earlier is None:
-        return read_plan(args.job, cache)
+        return read_plan(args.job, cache, spinner)
     earlier = find_run(args.earlier, Path(args.runs))  # before anything slow
-    return dataclasses.replace(read_plan(args.job, cache), continue_from=earlier, weights=None)
+    plan = read_plan(args.job, cache, spinner)
+    return dataclasses.replace(plan, continue_from=earlier, weights=None)
 
 
-def read_plan(job: str, cache: Path) -> JobPlan:
-    """The job that a file or `module:object` names."""
+def read_plan(job: str, cache: Path, spinner: Spinner | None = None) -> JobPlan:
+    """The job that a file or `module:object` names. `spinner` rests while data is fetched."""
     from crowdgrad.capture.loading import load_object
     from crowdgrad.cli.data import shown_progress
     from crowdgrad.host.job import JobPlan
     from crowdgrad.host.jobfile import read
 
     if job.endswith(".toml") or ":" not in job:
-        with shown_progress() as progress:
+        with shown_progress(beside=spinner) as progress:
             return read(Path(job), cache=cache, progress=progress)
     return load_object(job, Path.cwd(), JobPlan)
 

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from rich.status import Status
 
 from crowdgrad.cli import data
 from crowdgrad.errors import CannotWrite, DataMissing
@@ -92,10 +93,25 @@ def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
-    with data.shown_progress("fetching") as bar:
+    said = []
+    with data.shown_progress("fetching", beside=spinner(said)) as bar:
+        assert not terminal.getvalue(), "nothing before there is something to wait for"
         bar.start(4_000_000, "something")
+        assert said == ["stop"]
         bar.advance(1_000_000)
         bar._display.refresh()  # type: ignore[attr-defined]
         bar.done()
+        assert said == ["stop", "start"]
     assert "fetching something" in terminal.getvalue()
     assert "1.0 of 4.0 MB" in terminal.getvalue()
+
+
+def spinner(said: list[str]) -> Status:
+    class Spinner(Status):
+        def start(self) -> None:
+            said.append("start")
+
+        def stop(self) -> None:
+            said.append("stop")
+
+    return Spinner("Reading the job")
