@@ -616,7 +616,8 @@ class Run:
         return listing.matchmaker_key if listing is not None else self._options.matchmaker_key
 
     async def _withdraw(self, listing: Listing) -> None:
-        await listing.withdraw(self.status().state)
+        status = self.status()
+        await listing.withdraw(status.state, status.progress)
 
     # -- while it runs ------------------------------------------------------------------------
 

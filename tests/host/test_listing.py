@@ -172,6 +172,16 @@ def test_how_far_it_is_is_told_now_and_then_where_it_is_further() -> None:
     assert presence.said == [0.1, 0.2, 1.0]
 
 
+def test_how_far_it_came_is_told_at_the_end_however_soon_that_is() -> None:
+    presence = Presence()
+    here = Listing(presence)  # type: ignore[arg-type]
+    here.progress(0.0, 0.97)
+    here.progress(1.0, 1.0)
+    here.tell("finished")
+    asyncio.run(here.withdraw("finished", 1.0))
+    assert presence.said == [0.97, "finished", 1.0, "closed"]
+
+
 def test_that_the_matchmaker_goes_and_returns_is_said_once_each(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
