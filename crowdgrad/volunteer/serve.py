@@ -219,7 +219,12 @@ def governor_for(options: Options, settings: Settings) -> Governor:
 
 
 def _obey(
-    governor: Governor, agent: Agent, connect: Dialler, chunks: ChunkStore, manner: Manners
+    governor: Governor,
+    agent: Agent,
+    connect: Dialler,
+    chunks: ChunkStore,
+    manner: Manners,
+    watch: Watch,
 ) -> None:
     """Have all that works here do as it says, from now on."""
 
@@ -233,7 +238,16 @@ def _obey(
         agent.lend(limits.memory_mb * 1_000_000 or None)
         quota_bytes = limits.cache_mb << 20
         if quota_bytes != chunks.quota_bytes:
-            asyncio.get_running_loop().run_in_executor(None, chunks.resize, quota_bytes)
+            # Counts from now on; what is too much goes in a thread, which reads the folder for it.
+            chunks.quota_bytes = quota_bytes
+            shrinking = asyncio.get_running_loop().run_in_executor(None, chunks.shrink)
+            shrinking.add_done_callback(shrunk)
+
+    def shrunk(done: asyncio.Future[None]) -> None:
+        try:
+            done.result()
+        except CrowdgradError as error:
+            watch(Event(kind="trouble", text=f"The data kept here could not be cut down: {error}"))
 
     governor.subscribe(rest)
     governor.heed(limit)
@@ -313,7 +327,7 @@ def _agent(
         memory_bytes=settings.memory_mb * 1_000_000 or None,
         governor=governor,
     )
-    _obey(governor, agent, connect, chunks, manner)
+    _obey(governor, agent, connect, chunks, manner, watch)
     return agent
 
 
