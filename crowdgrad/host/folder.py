@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 
 from crowdgrad.errors import RunBusy
-from crowdgrad.files import REAL, disk_errors, remove_drafts, write_whole
+from crowdgrad.files import REAL, disk_errors, private_folder, remove_drafts, write_whole
 from crowdgrad.host.telling.growing import GrowingFile
 
 try:
@@ -54,7 +54,9 @@ class RunFolder:
         with disk_errors(path, ADVICE):
             path.mkdir(parents=True, exist_ok=again)
             self._lock = _locked(path)
-            _keep_private(path / RESUME)
+            # The job's data and parameters lie in it. Its files keep their modes, since some are
+            # links to data that others may read.
+            private_folder(path / RESUME)
             if again and self._lock is not None:
                 for folder in (path, path / RESUME):
                     remove_drafts(REAL, folder)
@@ -120,16 +122,6 @@ class RunFolder:
             if not self._metrics_lost:
                 logger.warning("metrics.jsonl cannot be written: %s", error.strerror)
             self._metrics_lost = True
-
-
-def _keep_private(folder: Path) -> None:
-    """The job's data and parameters lie in it: only its owner looks in. Its files keep their modes,
-    since some are links to data that others may read."""
-    folder.mkdir(mode=0o700, exist_ok=True)
-    try:
-        folder.chmod(0o700)
-    except PermissionError as error:  # a disk that knows no modes, or a folder of somebody else's
-        logger.warning("others may be able to read %s: %s", folder, error.strerror)
 
 
 def _locked(path: Path) -> int | None:
