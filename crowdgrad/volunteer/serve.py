@@ -37,7 +37,16 @@ from crowdgrad.net.transport import secure
 from crowdgrad.net.transport.base import Listener, OnConnection
 from crowdgrad.replication.store import ChunkStore
 from crowdgrad.settings import Settings
-from crowdgrad.volunteer import metered, neighbours, reachable, speed, tally, target, wishes
+from crowdgrad.volunteer import (
+    metered,
+    neighbours,
+    reachable,
+    reasons,
+    speed,
+    tally,
+    target,
+    wishes,
+)
 from crowdgrad.volunteer.agent import Agent, Outcome
 from crowdgrad.volunteer.consent import Ask, Owner
 from crowdgrad.volunteer.countersigning import Countersigning
@@ -139,11 +148,12 @@ async def work(
     said = metered.said_of(settings.metered)
     manner = Manners(said, lambda text: watch(Event(kind="note", text=text)), metered.read)
     agent = _agent(options, settings, key, visits, counted, watch, manner, governor)
+    why = _why(options)
     if goal.routes:
         where = Whereabouts(routes=goal.routes, key=goal.key, job=goal.job or "")
-        jobs = visits.pay(agent, where)
+        jobs = visits.pay(agent, where, why=why)
     elif goal.local_code:
-        jobs = _with_code(agent, visits, LocalCode(goal.local_code), watch)
+        jobs = _with_code(agent, visits, LocalCode(goal.local_code), watch, why)
     else:
         searching = Searching(
             url=goal.matchmaker or settings.matchmaker,
@@ -153,6 +163,7 @@ async def work(
             wants=wants,
             options=options,
             settings=settings,
+            why=why,
         )
         signing = Countersigning(counted, journal.write, watch)
         jobs = matched_jobs(agent, visits, searching, signing, watch, lambda: governor.limits.hours)
@@ -361,7 +372,14 @@ def wanted(goal: target.Target, options: Options, settings: Settings) -> Wants:
     )
 
 
-async def _with_code(agent: Agent, visits: Visits, code: LocalCode, watch: Watch) -> None:
+def _why(options: Options) -> str:
+    """Why the job that was named is helped; empty: none was, or not by this machine's owner."""
+    if options.target is None or options.token:
+        return ""
+    return reasons.named(target.how(options.target))
+
+
+async def _with_code(agent: Agent, visits: Visits, code: LocalCode, watch: Watch, why: str) -> None:
     """Work for the host on this network whose key makes that code."""
     looking = f"Looking for {code} on the local network."
     watch(Event(kind="state", text=looking, phase="looking"))
@@ -372,7 +390,7 @@ async def _with_code(agent: Agent, visits: Visits, code: LocalCode, watch: Watch
             watch(Event(kind="trouble", text=neighbours.not_here(code, watcher.nearby)))
             found = await neighbours.one(watcher, has_it)
     assert found is not None
-    await visits.pay(agent, neighbours.where(found))
+    await visits.pay(agent, neighbours.where(found), why=why)
 
 
 async def _nearby_first(
@@ -392,7 +410,7 @@ async def _nearby_first(
     async def visit(found: Nearby) -> bool:
         watch(Event(kind="state", text=f"“{found.title}” is on the local network."))
         try:
-            await visits.pay(agent, neighbours.where(found))
+            await visits.pay(agent, neighbours.where(found), why=reasons.NEARBY)
         except OF_ONE_JOB as error:
             watch(Event(kind="trouble", text=f"{error} Looking for another job."))
             return True
@@ -441,6 +459,8 @@ class Searching:
     """A link said where."""
     pin: str = ""
     """… and how the fingerprint of the host's key begins."""
+    why: str = ""
+    """One job was named, for this reason; empty: none was."""
 
     @property
     def chosen(self) -> bool:
@@ -568,6 +588,7 @@ class _Matched:
                     match.listing,
                     moved=now.whereabouts,
                     introduction=now.introduction,
+                    why=self._why(match),
                 )
             outcome = self._visits.outcomes[-1]
             if not (outcome.left or self.may_go_on(outcome)):
@@ -575,6 +596,11 @@ class _Matched:
         finally:
             self._signing.end()
         return outcome
+
+    def _why(self, match: Match) -> str:
+        cause = match.listing.offer.cause
+        liked = self._searching.wants.causes
+        return self._searching.why or reasons.matched(match.reason, cause, liked)
 
     def parting(self, outcome: Outcome) -> str:
         return FAREWELL if self._rested(outcome) else ended(outcome)

@@ -61,7 +61,9 @@ class Presence:
 
     def __init__(self) -> None:
         listing = listed()
-        self.match = SimpleNamespace(listing=listing, presence=self, introduction="the first")
+        self.match = SimpleNamespace(
+            listing=listing, presence=self, introduction="the first", reason="it has room"
+        )
         self.avoided: list[set[str] | None] = []
         self.wanted: list[Wants | None] = []
 
@@ -224,6 +226,23 @@ def test_the_expected_host_and_an_unexpected_one_are_a_matter_of_consent(
     assert visited(tmp_path, proven, expected)[0]
     (entry,) = Reader(tmp_path).all()
     assert entry.host == (proven or REQUEST.address)
+
+
+def test_who_is_helped_is_told_why(tmp_path: Path) -> None:
+    heard: list[object] = []
+
+    async def work_for(where: Whereabouts, **how: object) -> Outcome:
+        heard.append(how["why"])
+        return DONE
+
+    visits = Visits(always, Journal(tmp_path, lambda: 0.0), [])
+    agent: Any = SimpleNamespace(work_for=work_for)
+    asyncio.run(visits.pay(agent, at("127.0.0.1", 8710), why="It is near."))
+    named = serve._why(serve.Options(target="127.0.0.1:8710"))
+    assert (heard, named) == (["It is near."], "You named it, by its address.")
+    assert serve._why(serve.Options(target=None)) == ""
+    own = serve.Options(target="127.0.0.1:8710", token="t")
+    assert serve._why(own) == "", "the host began it, not somebody here"
 
 
 def test_what_the_matchmaker_told_of_a_job_is_part_of_the_question(tmp_path: Path) -> None:
