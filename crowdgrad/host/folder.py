@@ -35,6 +35,7 @@ Json = dict[str, object]
 LOCK_TRIES, LOCK_PAUSE_S = 10, 0.05
 ADVICE = "Choose another folder with --runs."
 RESUME = "resume"
+"""The folder in it with all that is needed to go on."""
 
 
 class RunFolder:
@@ -122,6 +123,14 @@ class RunFolder:
             if not self._metrics_lost:
                 logger.warning("metrics.jsonl cannot be written: %s", error.strerror)
             self._metrics_lost = True
+
+
+def started_at(run: str) -> float | None:
+    """In seconds since 1970: a run's id begins with the time. None: that one does not."""
+    try:
+        return time.mktime(time.strptime(run[:15], "%Y%m%d-%H%M%S"))
+    except ValueError:
+        return None
 
 
 def _locked(path: Path) -> int | None:

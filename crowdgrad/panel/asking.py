@@ -8,7 +8,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from crowdgrad.host.keeping.resume import CHECKPOINTS, FOLDER
+from crowdgrad.host.folder import RESUME
+from crowdgrad.host.keeping.resume import CHECKPOINTS
 from crowdgrad.panel.problems import Problem
 from crowdgrad.panel.tasks import Failed, begin, end, last_words, problem_of
 
@@ -134,6 +135,6 @@ class _Asker:
 
 def _written_at(run: Path) -> int:
     try:
-        return (run / FOLDER / CHECKPOINTS).stat().st_mtime_ns
+        return (run / RESUME / CHECKPOINTS).stat().st_mtime_ns
     except OSError:
         return 0

@@ -17,6 +17,7 @@ from crowdgrad.errors import JobFileError, TargetError, TurnedAway, Unreachable
 from crowdgrad.host import listing, serve
 from crowdgrad.host.appeal import Appeal
 from crowdgrad.host.door import Door, anyone
+from crowdgrad.host.folder import RESUME
 from crowdgrad.host.job import Prepared
 from crowdgrad.host.keeping import resume
 from crowdgrad.host.listing import (
@@ -262,7 +263,7 @@ def test_a_published_host_lets_in_the_introduced_and_reports_at_the_end(
     flop = digits.program.spec.work_per_sample * 10
     assert presence.gifts[-1] == {ada.id: Gift(units=1, samples=10, flop=flop)}
     assert presence.said[-2:] == ["stopped", "closed"]
-    kept = resume._recall(outcome.folder / resume.FOLDER)
+    kept = resume._recall(outcome.folder / RESUME)
     assert kept is not None
     assert kept.matchmaker_key == MATCHMAKER.public.hex()
     assert kept.admit is None
