@@ -30,6 +30,7 @@ from crowdgrad.net import web
 from crowdgrad.net.identity import guest
 from crowdgrad.settings import Settings
 from crowdgrad.volunteer import matched, serve, target
+from crowdgrad.volunteer import searching as searching_jobs
 from crowdgrad.volunteer.agent import Outcome
 from crowdgrad.volunteer.consent import Request, always
 from crowdgrad.volunteer.countersigning import Countersigning
@@ -93,7 +94,7 @@ class Door:
         self.agent: Any = SimpleNamespace(volunteer=None, work_for=self._work_for, rest=self._rest)
         self.tally = Tally(None, lambda: 0.0)
         self.journal = Journal(home, lambda: 0.0)
-        monkeypatch.setattr(serve, "wait_for_job", self._wait_for_job)
+        monkeypatch.setattr(searching_jobs, "wait_for_job", self._wait_for_job)
 
     async def _wait_for_job(self, url: str, volunteer: object, **how: Any) -> Any:
         self.asked = {"url": url, **how}
@@ -334,7 +335,7 @@ def test_when_its_hours_are_over_it_rests_and_waits_for_more(
     async def main() -> None:
         loop = asyncio.get_running_loop()
         monkeypatch.setattr(serve.time, "time", lambda: loop.time() % 86_400)
-        monkeypatch.setattr(serve, "machine", lambda *_, **__: NIGHT)
+        monkeypatch.setattr(searching_jobs, "machine", lambda *_, **__: NIGHT)
         monkeypatch.setattr(serve.asyncio, "to_thread", _at_once)
         door = Door(monkeypatch, tmp_path, rested, finished)
         leaving = asyncio.Event()
@@ -380,7 +381,7 @@ def test_a_job_that_ends_with_the_hours_is_over(
     async def main() -> None:
         loop = asyncio.get_running_loop()
         monkeypatch.setattr(serve.time, "time", lambda: loop.time() % 86_400)
-        monkeypatch.setattr(serve, "machine", lambda *_, **__: NIGHT)
+        monkeypatch.setattr(searching_jobs, "machine", lambda *_, **__: NIGHT)
         monkeypatch.setattr(serve.asyncio, "to_thread", _at_once)
         door = Door(monkeypatch, tmp_path, finished)
         work_for = door.agent.work_for
@@ -400,7 +401,7 @@ def test_a_job_that_ends_with_the_hours_is_over(
 def test_why_we_wait_is_told_by_the_owners_clock(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(serve, "utc_offset_s", lambda now: -5 * 3600.0)
+    monkeypatch.setattr(searching_jobs, "utc_offset_s", lambda now: -5 * 3600.0)
     door = Door(monkeypatch, tmp_path, DONE)
     asyncio.run(door.work(serve.Options(target=None)))
     door.asked["on_waiting"]("waiting: your hours begin at 08:00 UTC")
@@ -449,7 +450,7 @@ def test_where_nobody_answers_the_advice_fits(
     async def nobody(*what: object, **how: object) -> None:
         raise Unreachable("Nobody answers.", advice=web.ADVICE)
 
-    monkeypatch.setattr(serve, "wait_for_job", nobody)
+    monkeypatch.setattr(searching_jobs, "wait_for_job", nobody)
     with pytest.raises(Unreachable) as refused:
         asyncio.run(
             door.work(
