@@ -11,6 +11,7 @@ import contextlib
 import errno
 import io
 import itertools
+import logging
 import os
 import stat
 import sys
@@ -20,6 +21,7 @@ from typing import BinaryIO, Protocol, TypeVar
 
 from crowdgrad.errors import CannotWrite, DiskFull
 
+logger = logging.getLogger(__name__)
 Bytes = bytes | bytearray | memoryview
 
 PART = ".part"
@@ -154,9 +156,15 @@ def disk_errors(where: Path, advice: str = "Choose a place you may write to.") -
 
 
 def private_folder(path: Path) -> None:
-    """Made where it is missing, and its owner's alone in any case. Raises OSError."""
+    """Made where it is missing, and its owner's alone. Raises OSError where it cannot be made.
+
+    On a disk that knows no modes, or in a folder of somebody else's, a warning has to do.
+    """
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path.chmod(0o700)
+    try:
+        path.chmod(0o700)
+    except OSError as error:
+        logger.warning("others may be able to read %s: %s", path, error.strerror)
 
 
 def write_parts(disk: Disk, path: Path, parts: Iterable[Bytes]) -> int:

@@ -14,7 +14,7 @@ from crowdgrad.errors import SettingError
 if TYPE_CHECKING:
     from crowdgrad.volunteer.events import Watch
 
-EVENTS_HELP = "write what happens to standard output, one JSON object a line"
+EVENTS_HELP = "for scripts: write what happens to standard output, one JSON object a line"
 
 
 def check_stdout(events: bool, json_file: str | None) -> None:

@@ -89,9 +89,9 @@ def _can_show() -> bool:
 def _show(url: str, *, own_window: bool) -> None:
     import webbrowser
 
-    from crowdgrad.panel.api.machine import find_chromium
+    from crowdgrad.panel.browsers import find_chromium
 
-    chromium = find_chromium() if own_window else None
+    chromium = find_chromium(sys.platform) if own_window else None
     if chromium is not None:
         quiet = subprocess.DEVNULL
         subprocess.Popen([chromium, f"--app={url}"], stdout=quiet, stderr=quiet)

@@ -223,7 +223,8 @@ async def _work(
     from crowdgrad.cli.ask import can_ask, whether_to_help
     from crowdgrad.process import stop_requests
     from crowdgrad.settings import worker_seed, worker_token
-    from crowdgrad.volunteer.serve import Options, work
+    from crowdgrad.volunteer.options import Options
+    from crowdgrad.volunteer.serve import work
 
     options = Options(
         target=args.target,

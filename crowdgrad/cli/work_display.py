@@ -59,6 +59,8 @@ def _doing(status: WorkStatus) -> Text:
         said.append(f"\nFor {who}, as number {job.position}", style="dim")
         if job.memory_bytes:
             said.append(f", with up to {size(job.memory_bytes)} of memory", style="dim")
+        if job.why:
+            said.append(f"\n{job.why}", style="dim")
     return said
 
 

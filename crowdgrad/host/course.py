@@ -18,7 +18,7 @@ from crowdgrad.domain.program import ProgramSpec
 from crowdgrad.domain.work import Version
 from crowdgrad.host.evaluation import Evaluation, EvaluationKind, Scores
 from crowdgrad.host.looking import Look, Looking
-from crowdgrad.host.telling.evenly import bounded
+from crowdgrad.numerics.evenly import bounded
 from crowdgrad.numerics.vectors import Vector
 from crowdgrad.planner.pieces import Pieces
 from crowdgrad.planner.stopping import should_stop

@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 
 from crowdgrad.errors import RunBusy
-from crowdgrad.files import REAL, disk_errors, remove_drafts, write_whole
+from crowdgrad.files import REAL, disk_errors, private_folder, remove_drafts, write_whole
 from crowdgrad.host.telling.growing import GrowingFile
 
 try:
@@ -35,6 +35,7 @@ Json = dict[str, object]
 LOCK_TRIES, LOCK_PAUSE_S = 10, 0.05
 ADVICE = "Choose another folder with --runs."
 RESUME = "resume"
+"""The folder in it with all that is needed to go on."""
 
 
 class RunFolder:
@@ -54,7 +55,9 @@ class RunFolder:
         with disk_errors(path, ADVICE):
             path.mkdir(parents=True, exist_ok=again)
             self._lock = _locked(path)
-            _keep_private(path / RESUME)
+            # The job's data and parameters lie in it. Its files keep their modes, since some are
+            # links to data that others may read.
+            private_folder(path / RESUME)
             if again and self._lock is not None:
                 for folder in (path, path / RESUME):
                     remove_drafts(REAL, folder)
@@ -122,14 +125,12 @@ class RunFolder:
             self._metrics_lost = True
 
 
-def _keep_private(folder: Path) -> None:
-    """The job's data and parameters lie in it: only its owner looks in. Its files keep their modes,
-    since some are links to data that others may read."""
-    folder.mkdir(mode=0o700, exist_ok=True)
+def started_at(run: str) -> float | None:
+    """In seconds since 1970: a run's id begins with the time. None: that one does not."""
     try:
-        folder.chmod(0o700)
-    except PermissionError as error:  # a disk that knows no modes, or a folder of somebody else's
-        logger.warning("others may be able to read %s: %s", folder, error.strerror)
+        return time.mktime(time.strptime(run[:15], "%Y%m%d-%H%M%S"))
+    except ValueError:
+        return None
 
 
 def _locked(path: Path) -> int | None:

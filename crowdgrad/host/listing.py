@@ -121,7 +121,9 @@ class Listing:
         self._credit_at = now
         self._presence.credit(given)
 
-    async def withdraw(self, state: JobState) -> None:
+    async def withdraw(self, state: JobState, share: float) -> None:
+        """The last word: how it ended, and how far it came."""
+        self.progress(math.inf, share)
         self.tell(state)
         await self._presence.close()
 

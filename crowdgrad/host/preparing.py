@@ -58,10 +58,11 @@ def prepare_here(
     jobs: int | None = None,
     progress: Progress | None = None,
     home: Path | None = None,
+    contents: str = "",
 ) -> Result:
     """With this machine's key, and with a page for people."""
     key = load_or_make(home or settings_table.load().home)
-    result = prepare(source, out, options, key, jobs=jobs, progress=progress)
+    result = prepare(source, out, options, key, jobs=jobs, progress=progress, contents=contents)
     page = out / REPORT
     if not result.reused or not page.is_file():
         with disk_errors(page):

@@ -27,7 +27,7 @@ from crowdgrad.host.asking import Asking
 from crowdgrad.host.blobs import Blobs
 from crowdgrad.host.door import Admit, Door, anyone, chosen
 from crowdgrad.host.evaluation import Scores
-from crowdgrad.host.folder import RunFolder
+from crowdgrad.host.folder import RESUME, RunFolder
 from crowdgrad.host.front import Front
 from crowdgrad.host.growth import Finder, Grown, Growth
 from crowdgrad.host.job import Prepared, describe
@@ -182,7 +182,7 @@ class Run:
         path = options.runs / prepared.job.id if going_on is None else going_on.folder
         self.folder = RunFolder(path, reserve_bytes=room, again=going_on is not None)
         self._entrance = self.folder.path / control_file.NAME
-        kept = self.folder.path / resume.FOLDER
+        kept = self.folder.path / RESUME
         self._files = RunFiles(kept, prepared, there=bool(going_on and not going_on.changed))
         if going_on is not None:
             self._check_newest(going_on)
@@ -616,7 +616,8 @@ class Run:
         return listing.matchmaker_key if listing is not None else self._options.matchmaker_key
 
     async def _withdraw(self, listing: Listing) -> None:
-        await listing.withdraw(self.status().state)
+        status = self.status()
+        await listing.withdraw(status.state, status.progress)
 
     # -- while it runs ------------------------------------------------------------------------
 

@@ -109,7 +109,7 @@ class SocketConnection:
             raise MessageError(
                 f"A message has {len(raw)} bytes; {rooms.MAX_REQUEST_BYTES} at most."
             )
-        return rooms.decode(decoder, raw)
+        return rooms.decode_exactly(decoder, raw)
 
     async def _say_good_bye(self) -> None:
         """Let what was said last go out, if the peer takes it."""

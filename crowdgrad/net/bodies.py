@@ -1,7 +1,7 @@
 """What the matchmaker's messages are about, as JSON: a job's offer, a machine, what somebody wants.
 
-All lengths are bounded and unknown fields refused, so a decoded value only has to be checked for
-what it means, which the domain types do.
+All lengths are bounded, so a decoded value only has to be checked for what it means, which the
+domain types do.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Routes = Annotated[tuple[Route, ...], Meta(max_length=MAX_ROUTES)]
 """The best first."""
 
 
-class Body(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Body(Struct, frozen=True, kw_only=True):
     """Part of a message, or the body of a request."""
 
 

@@ -4,10 +4,15 @@ Each WebSocket message is one sentence, a JSON object whose `type` names it; bes
 bodies of the HTTP answers. Everybody comes over a WebSocket and says first who they are, what they
 announce (`Publish`, `Register`) and, with a signature, that it is them (`net.signing`). What they
 speak of, jobs and machines, stands in `net.bodies`.
+
+What a matchmaker says may have fields that an older client does not know: `decode` passes over
+them. The matchmaker itself, which hears strangers, takes nothing that it does not know
+(`decode_exactly`).
 """
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Annotated, Literal, TypeVar
 
 import msgspec
@@ -51,7 +56,7 @@ MAX_REPLY_BYTES = 1 << 20
 T = TypeVar("T")
 
 
-class Said(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag=True):
+class Said(Struct, frozen=True, kw_only=True, tag=True):
     """A message of a WebSocket; its JSON carries the name of its class as `type`."""
 
 
@@ -259,7 +264,7 @@ class Hello(Said, frozen=True):
     """The JSON of `Publish` or `Register`, to the letter as it was signed."""
 
 
-class Welcome(Said, frozen=True, omit_defaults=True):
+class Welcome(Said, frozen=True):
     """Matchmaker: Say that you are still here this often; after that much silence you are gone."""
 
     heartbeat_s: Annotated[float, Meta(gt=0, le=3600)]
@@ -271,8 +276,7 @@ class Welcome(Said, frozen=True, omit_defaults=True):
     link: Text = ""
     """… and what they click; its picture lies beside it, `qr.svg`."""
     hears_progress: bool = False
-    """Whether its host may say `Progressed`: older matchmakers do not understand that. Left out
-    where it is false, since older volunteers do not know it."""
+    """Whether its host may say `Progressed`: older matchmakers refuse what they do not know."""
 
 
 class StillHere(Said, frozen=True):
@@ -432,7 +436,48 @@ def decode(decoder: msgspec.json.Decoder[T], raw: bytes | str) -> T:
     try:
         return decoder.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise MessageError(
-            f"The message is not understood: {str(error)[:300]}.",
-            advice="See docs/matchmaker.md, or update crowdgrad.",
-        ) from None
+        raise _not_understood(str(error)) from None
+
+
+def decode_exactly(decoder: msgspec.json.Decoder[T], raw: bytes | str) -> T:
+    """The same, but fields that we do not know are refused, too."""
+    message = decode(decoder, raw)
+    try:
+        strange = _unknown(msgspec.json.decode(raw), message)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _not_understood(str(error)) from None
+    if strange is not None:
+        raise _not_understood(f"it has an unknown field {strange[:64]!r}")
+    return message
+
+
+def _not_understood(why: str) -> MessageError:
+    return MessageError(
+        f"The message is not understood: {why[:300]}.",
+        advice="See docs/matchmaker.md, or update crowdgrad.",
+    )
+
+
+def _unknown(raw: object, value: object) -> str | None:
+    """A field of `raw` that was passed over when `value` was made of it."""
+    if isinstance(value, Struct):
+        assert isinstance(raw, dict)
+        known = _fields(type(value))
+        strange: str | None = next((name for name in raw if name not in known), None)
+        if strange is not None:
+            return strange
+        fields = value.__struct_fields__
+        inside = [(raw[name], getattr(value, name)) for name in fields if name in raw]
+    elif isinstance(value, tuple):
+        assert isinstance(raw, list)
+        inside = list(zip(raw, value, strict=True))
+    else:
+        return None  # numbers, words, and dictionaries of these
+    found = (_unknown(*pair) for pair in inside)
+    return next((strange for strange in found if strange is not None), None)
+
+
+@cache
+def _fields(kind: type[Struct]) -> frozenset[str]:
+    tag = kind.__struct_config__.tag_field
+    return frozenset(kind.__struct_fields__) | ({tag} if tag else set())

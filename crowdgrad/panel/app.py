@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import defaultdict
 from collections.abc import AsyncIterator
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -69,6 +70,8 @@ class Panel:
         """What was found out about data, by what a draft calls it."""
         self.looking = asyncio.Lock()
         """One at a time where somebody only reads: many pages ask the same."""
+        self.preparing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        """By what is prepared: two at once would write into one folder."""
         self.children.look()
 
     @contextlib.asynccontextmanager

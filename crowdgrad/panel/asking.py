@@ -8,7 +8,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from crowdgrad.host.keeping.resume import CHECKPOINTS, FOLDER
+from crowdgrad.host.folder import RESUME
+from crowdgrad.host.keeping.resume import CHECKPOINTS
 from crowdgrad.panel.problems import Problem
 from crowdgrad.panel.tasks import Failed, begin, end, last_words, problem_of
 
@@ -17,8 +18,9 @@ IDLE_S = 60.0
 PATIENCE_S = 60.0
 """For an answer: the first one waits until the job is read, too."""
 AT_ONCE = 2
-"""Models kept ready; the one asked longest ago ends first."""
-
+"""Models kept ready; of those that nobody asks, the one asked longest ago ends first."""
+MOST_BUSY = 6
+"""Models asked at once."""
 
 NO_ANSWER = Problem(
     code="",
@@ -27,27 +29,52 @@ NO_ANSWER = Problem(
 )
 
 
+TOO_MANY = Problem(
+    code="",
+    message="Many other models are asked just now.",
+    advice="Ask again in a moment.",
+)
+
+
 class Askers:
     def __init__(self) -> None:
         self._all: dict[Path, _Asker] = {}
+        self._ending: set[asyncio.Task[None]] = set()
 
     async def ask(self, folder: Path, question: dict[str, Any]) -> Any:
         """Raises Failed."""
-        found = self._all.pop(folder, None) or _Asker(folder)
+        found = self._all.pop(folder, None)
+        if found is None:
+            if sum(one.asked > 0 for one in self._all.values()) >= MOST_BUSY:
+                raise Failed(TOO_MANY)
+            found = _Asker(folder)
         self._all[folder] = found
-        for old in list(self._all)[:-AT_ONCE]:
-            await self._all.pop(old).end()
-        return await found.ask(question)
+        found.asked += 1
+        self._make_room()
+        try:
+            return await found.ask(question)
+        finally:
+            found.asked -= 1
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """End who is not needed, and wait for nobody: whoever is asked stays, and is known."""
+        idle = [folder for folder, one in self._all.items() if not one.asked]
+        for old in idle[: max(0, len(self._all) - AT_ONCE)]:
+            task = asyncio.create_task(self._all.pop(old).end())
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
 
     async def end(self) -> None:
-        for found in self._all.values():
-            await found.end()
+        await asyncio.gather(*self._ending, *(found.end() for found in self._all.values()))
         self._all.clear()
 
 
 class _Asker:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self.asked = 0
+        """How many questions wait for its answer."""
         self._process: asyncio.subprocess.Process | None = None
         self._knows = 0
         """When the last checkpoint was written that it may have read."""
@@ -108,6 +135,6 @@ class _Asker:
 
 def _written_at(run: Path) -> int:
     try:
-        return (run / FOLDER / CHECKPOINTS).stat().st_mtime_ns
+        return (run / RESUME / CHECKPOINTS).stat().st_mtime_ns
     except OSError:
         return 0

@@ -7,6 +7,7 @@ import http.client
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -16,7 +17,9 @@ from crowdgrad.host.remote.control_file import Entrance
 PATIENCE_S = 10.0
 MAX_ANSWER = 64 << 20
 """Bytes. A longer one is not told at all."""
-AT_ONCE = 16
+AT_ONCE = 32
+EACH = 4
+"""Questions to one child at once; the next wait for their turn."""
 
 T = TypeVar("T")
 
@@ -45,10 +48,11 @@ def decoded(body: bytes, kind: type[T] | Any = Any) -> T:
 
 
 class Caller:
-    """Asks in threads of its own, so that a child that hangs keeps nobody else waiting."""
+    """Asks in threads of its own, few for each child: one that hangs keeps nobody else waiting."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="calls")
+        self._turns: WeakValueDictionary[tuple[str, int], asyncio.Semaphore] = WeakValueDictionary()
 
     async def ask(
         self,
@@ -64,10 +68,26 @@ class Caller:
         headers = {"Authorization": f"Bearer {entrance.token}"} if owner else {}
         if body is not None:
             headers["Content-Type"] = "application/json"
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(
+        turn = await self._turn(entrance, patience_s)
+        asked = asyncio.get_running_loop().run_in_executor(
             self._threads, _call, entrance, method, path, headers, body, patience_s
         )
+        # The thread is busy for as long as it takes, also where whoever asked has gone.
+        asked.add_done_callback(lambda done: turn.release())
+        return await asyncio.shield(asked)
+
+    async def _turn(self, entrance: Entrance, patience_s: float) -> asyncio.Semaphore:
+        """Ours to give back. Raises Unreachable where it does not come."""
+        turn = self._turns.setdefault(entrance.address, asyncio.Semaphore(EACH))
+        try:
+            async with asyncio.timeout(patience_s):
+                await turn.acquire()
+        except TimeoutError:
+            raise Unreachable(
+                f"{entrance.url} has not answered what it was asked before.",
+                advice="Try again in a moment; if that does not help, stop it and start it again.",
+            ) from None
+        return turn
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)

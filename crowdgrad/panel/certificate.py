@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from crowdgrad.volunteer.journal import Entry
+from crowdgrad.volunteer.journal import Entry, for_others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,22 +24,17 @@ class Given:
 
 
 def given(entries: Sequence[Entry], own: str) -> Given:
-    """`own`: this machine's key. What it computed for runs it hosts itself is no gift."""
-    entries = [entry for entry in entries if entry.host != own]
+    """`own`: this machine's key."""
+    entries = for_others(entries, own)
     units = [entry for entry in entries if entry.what == "units"]
     return Given(
-        samples=sum(int(_number(entry, "samples")) for entry in units),
-        seconds=sum(_number(entry, "seconds") for entry in units),
-        units=sum(int(_number(entry, "units")) for entry in units),
+        samples=sum(int(entry.number("samples")) for entry in units),
+        seconds=sum(entry.number("seconds") for entry in units),
+        units=sum(int(entry.number("units")) for entry in units),
         jobs=sum(entry.what == "job" for entry in entries),
         hosts=len({entry.host for entry in units if entry.host}),
         since=units[0].time if units else None,
     )
-
-
-def _number(entry: Entry, name: str) -> float:
-    value = entry.data.get(name, 0)
-    return float(value) if isinstance(value, int | float) else 0.0
 
 
 def svg(name: str, key: str, all_of_it: Given, now: float) -> str:

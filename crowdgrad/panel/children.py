@@ -8,6 +8,7 @@ whatever happens to it, they end. A host's run keeps its checkpoints and can be 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import secrets
@@ -29,6 +30,8 @@ PATIENCE_S = 15.0
 TAIL_BYTES = 8192
 MOST_LOG_BYTES = 1 << 20
 """What a child says is for its last words: a log that is longer begins anew."""
+RESUME = "--resume"
+"""What a host is told with the folder of a run that it is to go on with."""
 MOST_ENDED = 20
 """Children that have ended and are still told of."""
 
@@ -67,6 +70,9 @@ class Started:
         self._last: ChildState | None = None
         """How it ended: read once, since all are asked again and again."""
         self.asked_to_stop = False
+        self._resumes = (
+            Path(arguments[arguments.index(RESUME) + 1]) if RESUME in arguments else None
+        )
         self.child = Child([*arguments, "--announce", str(self.announced)], log=self._log)
 
     @property
@@ -77,6 +83,10 @@ class Started:
     def entrance(self) -> Entrance | None:
         """Where a volunteer's API is; that of a host stands in its run folder."""
         return read(self.announced)
+
+    def begins_again(self, folder: Path) -> bool:
+        """Whether it is about to go on with that run: until it does, the folder tells of before."""
+        return self._resumes == folder and self.alive and self.state().state == "starting"
 
     def stop(self) -> None:
         self.asked_to_stop = True
@@ -98,7 +108,7 @@ class Started:
         return told
 
     def _state(self, code: int | None) -> ChildState:
-        self._listen()
+        size = self._listen()
         state: State = "running" if self._ready else "starting"
         error = None
         if code is not None:
@@ -106,27 +116,36 @@ class Started:
             state = "over" if fine else "failed"
             if not fine:
                 error = of_output(self._tail(), f"The {self.kind} ended with {code}.")
+        if size > MOST_LOG_BYTES:  # now that its last words are read
+            with contextlib.suppress(OSError):
+                os.truncate(self._log, 0)  # it is written at its end, wherever that is
         return ChildState(
             id=self.id, kind=self.kind, state=state, doing=self._doing, run=self._run, error=error
         )
 
-    def _listen(self) -> None:
-        if not self._ready and self.announced.is_file():
-            try:
-                told = json.loads(self.announced.read_bytes())
-            except ValueError:
-                return  # being written
-            self._ready = True
-            if self.kind == "host":
-                self._run = Path(told["folder"]).name
-                self._folder = Path(told["folder"])
-        size = self._log.stat().st_size if self._log.is_file() else 0
+    def _listen(self) -> int:
+        """How long its log is. Its files may go at any moment: it takes them away as it ends."""
+        if not self._ready:
+            self._read_announced()
+        try:
+            size = self._log.stat().st_size
+        except OSError:
+            size = 0
         if size != self._size:
             self._size = size
             lines = self._tail().strip().splitlines()
             self._doing = lines[-1].strip()[:300] if lines else self._doing
-        if size > MOST_LOG_BYTES:
-            os.truncate(self._log, 0)  # it is written at its end, wherever that is
+        return size
+
+    def _read_announced(self) -> None:
+        try:
+            told = json.loads(self.announced.read_bytes())
+        except (OSError, ValueError):
+            return  # not there yet, being written, or gone
+        if self.kind == "host":
+            self._folder = Path(told["folder"])
+            self._run = self._folder.name
+        self._ready = True
 
     def _ready_and_over(self) -> bool:
         """Whether a run ended as its owner wished, though not with its last epoch."""
@@ -183,6 +202,10 @@ class Children:
             if started.kind == "host" and started.state().run == run:
                 return started
         return None
+
+    def begins_again(self, folder: Path) -> bool:
+        """Whether one of them is about to go on with that run."""
+        return any(started.begins_again(folder) for started in self._all.values())
 
     def working(self) -> Started | None:
         """The volunteer that lives."""

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from crowdgrad.errors import DataError, DataMalformed, DataMissing, Unreachable
-from crowdgrad.host.keeping.resume import CHECKPOINTS, FOLDER
+from crowdgrad.host.folder import RESUME
+from crowdgrad.host.keeping.resume import CHECKPOINTS
 from crowdgrad.host.remote.control_file import NAME, Entrance, read
 from crowdgrad.host.remote.runs import DAMAGED, OVER, Seen, held, look, run_folders, state_in
 from crowdgrad.panel.calls import Caller, Reply, decoded
 
 MOST_SHOWN = 200
-PARTS = ("", "job.json", "metrics.jsonl", FOLDER, f"{FOLDER}/{CHECKPOINTS}")
+PARTS = ("", "job.json", "metrics.jsonl", RESUME, f"{RESUME}/{CHECKPOINTS}")
 """Of a run's folder: by them it is known whether anything has changed."""
 ENDING_S = 30.0
 """How long a host may take to write what a run leaves."""

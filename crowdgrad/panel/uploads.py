@@ -7,13 +7,15 @@ pictures come in one for each class; it never leads out of the set.
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import os
 import re
 import secrets
 import shutil
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from crowdgrad.errors import DataMissing, UserError
@@ -49,6 +51,10 @@ class _Size:
 
     bytes: int
     files: int
+    whole: bool = False
+    """All of it has come to this panel."""
+    digests: dict[str, str] = field(default_factory=dict)
+    """Of its files, as they came."""
 
 
 class Uploads:
@@ -74,28 +80,31 @@ class Uploads:
         size.files += 1
         try:
             with disk_errors(folder):
-                taken = await self._write(folder.joinpath(*parts), size, body)
+                taken, digest = await self._write(folder.joinpath(*parts), size, body)
         except BaseException:
             size.files -= 1
             raise
+        size.digests["/".join(parts)] = digest
         return Uploaded(set=known, path="/".join(parts), bytes=taken)
 
-    async def _write(self, file: Path, size: _Size, body: AsyncIterator[bytes]) -> int:
-        """The whole file or nothing; how many bytes. Raises UserError, OSError."""
+    async def _write(self, file: Path, size: _Size, body: AsyncIterator[bytes]) -> tuple[int, str]:
+        """The whole file or nothing; how many bytes, and which. Raises UserError, OSError."""
         draft, taken = self._drafts / f"{secrets.token_hex(8)}{PART}", 0
+        digest = hashlib.sha256()
         try:
             with draft.open("xb") as out:
                 async for piece in body:
                     taken += len(piece)
                     size.bytes += len(piece)
                     self._check(file, taken, size)
+                    digest.update(piece)
                     out.write(piece)
             _place(draft, file)
         except BaseException:
             size.bytes -= taken
             draft.unlink(missing_ok=True)
             raise
-        return taken
+        return taken, digest.hexdigest()
 
     def _check(self, file: Path, taken: int, size: _Size) -> None:
         """Raises UserError."""
@@ -139,7 +148,7 @@ class Uploads:
 
     def sources(self, name: str) -> list[str] | None:
         """What is to be prepared of a set; None where that is the name of none."""
-        if _SET.fullmatch(name) is None:
+        if not is_set(name):
             return None
         folder = self.folder_of(name)
         inside = sorted(folder.iterdir())
@@ -151,17 +160,29 @@ class Uploads:
             return [str(file) for file in inside]
         return [str(folder)]
 
+    def contents(self, name: str) -> str:
+        """The same for whatever has the same files of the same names; empty where nobody knows."""
+        size = self._sizes.get(name)
+        if size is None or not size.whole:
+            return ""
+        return hashlib.sha256(json.dumps(sorted(size.digests.items())).encode()).hexdigest()
+
     def folder_of(self, name: str) -> Path:
         """Raises DataMissing."""
-        if _SET.fullmatch(name) is None or not (self._folder / name).is_dir():
+        if not is_set(name) or not (self._folder / name).is_dir():
             raise DataMissing("There is no such upload.", advice="Drop the files again.")
         return self._folder / name
 
     def _size(self, name: str, folder: Path) -> _Size:
         if name not in self._sizes:
             self._sizes[name] = found = _size_of(folder)
+            found.whole = not found.files
             self._before -= found.bytes
         return self._sizes[name]
+
+
+def is_set(name: str) -> bool:
+    return _SET.fullmatch(name) is not None
 
 
 def _size_of(folder: Path) -> _Size:

@@ -11,6 +11,7 @@ So nobody is asked for everything, and each chunk leaves the host about once.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -62,7 +63,8 @@ class Terms:
 
     plan: Plan
     share: Share
-    quota_bytes: int = 1 << 62
+    quota_bytes: Callable[[], int] = lambda: 1 << 62
+    """Of the disk, by now."""
     manner: Callable[[], Manner] = Manner
     note: Callable[[str], None] = lambda text: None
     shares: Shares = NOTHING_SAID
@@ -107,6 +109,7 @@ class Sharer:
         self._to_have = empty(len(self._numbering))
         """What the host wants us to have, as far as there is room."""
         self._manner = terms.manner()
+        self._quota_bytes = terms.quota_bytes()
         self._full = False
         """The disk takes no more."""
         self._wake = asyncio.Event()
@@ -423,7 +426,7 @@ class Sharer:
             for shard in range(first, min(stop, self._numbering.shards)):
                 wanted[list(self._numbering.of_shard(shard))] = True
         sizes = self._numbering.sizes
-        most = int(KEEP_SHARE * self._terms.quota_bytes)
+        most = int(KEEP_SHARE * self._quota_bytes)
         if int(sizes[wanted].sum()) > most:  # some of it, and not the same as others have
             numbers = np.asarray(numbers_of(wanted))
             numbers = numbers[np.argsort(self._jitter()[numbers])]
@@ -436,11 +439,10 @@ class Sharer:
 
     async def _think(self) -> None:
         while True:
-            try:
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(THINK_S):
                     await self._wake.wait()
-            except TimeoutError:
-                self._behave()
+            self._behave()  # also where there is always something to do
             self._wake.clear()
             self._mirrors.look()
             for ask in self._fetching.decide(self._clock()):
@@ -458,6 +460,10 @@ class Sharer:
 
     def _behave(self) -> None:
         """As the owner, or the network, wishes by now."""
+        lent, self._quota_bytes = self._quota_bytes, self._terms.quota_bytes()
+        if lent != self._quota_bytes:
+            self._to_have = self._within_quota()
+            self._want()
         before, self._manner = self._manner, self._terms.manner()
         if before == self._manner:
             return

@@ -95,6 +95,7 @@ class ChunkStore:
             raise ValueError(f"a quota of {quota_bytes} bytes holds nothing")
         self.folder = folder
         self.quota_bytes = quota_bytes
+        """May be set at any time, by anybody; what is written from then on keeps to it."""
         self._now_ns = now_ns
         self._write = write
         self._lock = threading.Lock()
@@ -140,10 +141,12 @@ class ChunkStore:
     def holds(self, name: ChunkHash) -> bool:
         return self._path(name).is_file()
 
-    def resize(self, quota_bytes: int) -> None:
-        """What is too much by now goes at once, the chunks used longest ago first."""
-        with self._lock:
-            self.quota_bytes = quota_bytes
+    def shrink(self) -> None:
+        """What is too much for a new `quota_bytes` goes now, the chunks used longest ago first.
+
+        Reads the whole folder. Raises CannotWrite or DiskFull.
+        """
+        with self._lock, disk_errors(self.folder):
             self._evict()
 
     def _path(self, name: ChunkHash) -> Path:

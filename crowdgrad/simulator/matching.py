@@ -246,11 +246,15 @@ async def _stay(room: Room, doorkeeper: Doorkeeper, url: str, socket: ServerSide
 
     def host_arrives(hello: rooms.Hello) -> None:
         prove(hello)
-        room.host_arrives(hello.key, rooms.decode(rooms.publish_body, hello.body), connection)
+        room.host_arrives(
+            hello.key, rooms.decode_exactly(rooms.publish_body, hello.body), connection
+        )
 
     def volunteer_arrives(hello: rooms.Hello) -> None:
         prove(hello)
-        room.volunteer_arrives(hello.key, rooms.decode(rooms.register_body, hello.body), connection)
+        room.volunteer_arrives(
+            hello.key, rooms.decode_exactly(rooms.register_body, hello.body), connection
+        )
 
     if kind == "jobs":
         await connection.visit(

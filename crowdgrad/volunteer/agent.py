@@ -179,6 +179,7 @@ class Agent:
         """Of whom our owner was asked."""
         self._host_proven = ""
         self._address = ""
+        self._why = ""
         self._workshop: Workshop | None = None
         self._unanswered: dict[int, tuple[Update, bool]] = {}
         """By slot: updates whose verdict we have not heard, and whether numbers belong to them."""
@@ -220,14 +221,16 @@ class Agent:
         *,
         moved: Callable[[], Whereabouts] | None = None,
         introduction: Callable[[], str] = lambda: "",
+        why: str = "",
     ) -> Outcome:
         """Work until the job ends, we leave, or the host stays away. Raises CrowdgradError.
 
         `moved`: where the host is by now, asked before every attempt: it may have been started
         again elsewhere. Whoever has let us in once must prove the same key from then on.
-        `introduction`: the matchmaker's word that it sent us, as of now.
+        `introduction`: the matchmaker's word that it sent us, as of now. `why`: this job, for its
+        owner.
         """
-        self._introduction = introduction
+        self._introduction, self._why = introduction, why
         if not self._left:
             self._leaving.clear()
         self._why_leaving, self._title = "stopped", ""
@@ -288,7 +291,7 @@ class Agent:
         self._title, self._host_proven = admit.job.title, conversation.host_key
         self._say(
             "state",
-            f"Joined “{admit.job.title}” as number {admit.position}.",
+            f"Joined “{admit.job.title}” as number {admit.position}. {self._why}".rstrip(),
             phase="starting",
             data=self._about(conversation, admit),
         )
@@ -305,6 +308,7 @@ class Agent:
             "host_name": one_line(conversation.host_name),
             "address": self._address,
             "position": admit.position,
+            "why": self._why,
         }
 
     async def _stay(self, conversation: Conversation, admit: Admit) -> Outcome:

@@ -12,7 +12,7 @@ import contextlib
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,16 @@ class Entry:
     """start, state, trouble, note, units, credit, job (one has ended) or stop."""
     words: str
     data: Data
+
+    def number(self, name: str) -> float:
+        """Of its data; 0 where that is none."""
+        value = self.data.get(name, 0)
+        return float(value) if isinstance(value, int | float) else 0.0
+
+
+def for_others(entries: Iterable[Entry], own: str) -> list[Entry]:
+    """`own`: this machine's key. What it computed for runs it hosts itself is no gift."""
+    return [entry for entry in entries if entry.host != own]
 
 
 class Journal:

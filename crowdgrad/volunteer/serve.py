@@ -11,25 +11,15 @@ import contextlib
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
-from dataclasses import dataclass
-from pathlib import Path
 
 from crowdgrad import __version__
 from crowdgrad.domain.codes import LocalCode
 from crowdgrad.domain.manners import Effort, Limits
-from crowdgrad.domain.matching import ANYONE, Hours, Machine, Wants
-from crowdgrad.domain.routes import Whereabouts, route_of
-from crowdgrad.errors import (
-    CrowdgradError,
-    Impostor,
-    NoNeighbours,
-    SettingError,
-    TargetError,
-    Unreachable,
-)
-from crowdgrad.net import identity, lan, throttle, web
+from crowdgrad.domain.matching import ANYONE, Wants
+from crowdgrad.domain.routes import Whereabouts
+from crowdgrad.errors import CrowdgradError, NoNeighbours, TargetError, Unreachable
+from crowdgrad.net import identity, lan, throttle
 from crowdgrad.net.dialling import Dialler
-from crowdgrad.net.matchmaker import Match, VolunteerPresence, wait_for_job
 from crowdgrad.net.nearby import Nearby
 from crowdgrad.net.ports import everywhere
 from crowdgrad.net.throttle import Throttle
@@ -37,7 +27,7 @@ from crowdgrad.net.transport import secure
 from crowdgrad.net.transport.base import Listener, OnConnection
 from crowdgrad.replication.store import ChunkStore
 from crowdgrad.settings import Settings
-from crowdgrad.volunteer import metered, neighbours, reachable, speed, tally, target, wishes
+from crowdgrad.volunteer import metered, neighbours, reasons, speed, tally, target, wishes
 from crowdgrad.volunteer.agent import Agent, Outcome
 from crowdgrad.volunteer.consent import Ask, Owner
 from crowdgrad.volunteer.countersigning import Countersigning
@@ -45,16 +35,15 @@ from crowdgrad.volunteer.events import Event, Watch
 from crowdgrad.volunteer.governor import Governor, limits_of, without_rules
 from crowdgrad.volunteer.hosts import KnownHosts, Refusals, fingerprint, fingerprints
 from crowdgrad.volunteer.journal import Journal
-from crowdgrad.volunteer.matched import OF_ONE_JOB, ended, one_after_another
+from crowdgrad.volunteer.matched import OF_ONE_JOB
 from crowdgrad.volunteer.metered import Manners
-from crowdgrad.volunteer.probe import describe, machine, utc_offset_s
-from crowdgrad.volunteer.probe import hours as hours_of
+from crowdgrad.volunteer.options import Options
+from crowdgrad.volunteer.probe import describe
 from crowdgrad.volunteer.readings import Machine as ThisMachine
 from crowdgrad.volunteer.remote.desk import ANOTHER, Desk, Work
 from crowdgrad.volunteer.remote.totals import Past
-from crowdgrad.volunteer.resting import FAREWELL, OVER, Resting, in_own_time
+from crowdgrad.volunteer.searching import Searching, matched_jobs
 from crowdgrad.volunteer.sharing import Sharing
-from crowdgrad.volunteer.talk import Trusted
 from crowdgrad.volunteer.visits import Visits
 
 NOBODY_YET = (
@@ -63,37 +52,6 @@ NOBODY_YET = (
 )
 POLITE_S = 1.0
 """How long saying goodbye may take."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    target: str | None
-    """HOST:PORT, a job's code, id or link, or None for whoever needs help."""
-    guest: bool = False
-    """Use a key for this process only."""
-    seed: str = ""
-    """What that key is made from; empty: a new one."""
-    once: bool = False
-    """End after the first job, as one does who named it."""
-    token: str = ""
-    """Of the host's own worker."""
-    pace_s: float = 0.0
-    """How long to pause after every batch: a slow machine, played."""
-    yes: bool = False
-    """Help whoever it is, without a question."""
-    trusted: Trusted | None = None
-    """A model on this machine's own disk to compute with, instead of the program."""
-    causes: tuple[str, ...] = ()
-    """What to help before anything else; none: those of the settings."""
-    hosts: tuple[str, ...] = ()
-    """Fingerprints of the only hosts to help; none: any."""
-    announce: Path | None = None
-    """Serve the HTTP API, and write to this file where it is found."""
-    http_port: int = 0
-    limits: Limits | None = None
-    """How hard to work; None: as the settings say. What both know must be the same in them."""
-    hosted: bool = False
-    """A host started it on its own machine: it works as hard as it can."""
 
 
 async def work(
@@ -139,11 +97,12 @@ async def work(
     said = metered.said_of(settings.metered)
     manner = Manners(said, lambda text: watch(Event(kind="note", text=text)), metered.read)
     agent = _agent(options, settings, key, visits, counted, watch, manner, governor)
+    why = _why(options)
     if goal.routes:
         where = Whereabouts(routes=goal.routes, key=goal.key, job=goal.job or "")
-        jobs = visits.pay(agent, where)
+        jobs = visits.pay(agent, where, why=why)
     elif goal.local_code:
-        jobs = _with_code(agent, visits, LocalCode(goal.local_code), watch)
+        jobs = _with_code(agent, visits, LocalCode(goal.local_code), watch, why)
     else:
         searching = Searching(
             url=goal.matchmaker or settings.matchmaker,
@@ -153,6 +112,7 @@ async def work(
             wants=wants,
             options=options,
             settings=settings,
+            why=why,
         )
         signing = Countersigning(counted, journal.write, watch)
         jobs = matched_jobs(agent, visits, searching, signing, watch, lambda: governor.limits.hours)
@@ -219,7 +179,12 @@ def governor_for(options: Options, settings: Settings) -> Governor:
 
 
 def _obey(
-    governor: Governor, agent: Agent, connect: Dialler, chunks: ChunkStore, manner: Manners
+    governor: Governor,
+    agent: Agent,
+    connect: Dialler,
+    chunks: ChunkStore,
+    manner: Manners,
+    watch: Watch,
 ) -> None:
     """Have all that works here do as it says, from now on."""
 
@@ -233,7 +198,16 @@ def _obey(
         agent.lend(limits.memory_mb * 1_000_000 or None)
         quota_bytes = limits.cache_mb << 20
         if quota_bytes != chunks.quota_bytes:
-            asyncio.get_running_loop().run_in_executor(None, chunks.resize, quota_bytes)
+            # Counts from now on; what is too much goes in a thread, which reads the folder for it.
+            chunks.quota_bytes = quota_bytes
+            shrinking = asyncio.get_running_loop().run_in_executor(None, chunks.shrink)
+            shrinking.add_done_callback(shrunk)
+
+    def shrunk(done: asyncio.Future[None]) -> None:
+        try:
+            done.result()
+        except CrowdgradError as error:
+            watch(Event(kind="trouble", text=f"The data kept here could not be cut down: {error}"))
 
     governor.subscribe(rest)
     governor.heed(limit)
@@ -313,7 +287,7 @@ def _agent(
         memory_bytes=settings.memory_mb * 1_000_000 or None,
         governor=governor,
     )
-    _obey(governor, agent, connect, chunks, manner)
+    _obey(governor, agent, connect, chunks, manner, watch)
     return agent
 
 
@@ -347,7 +321,14 @@ def wanted(goal: target.Target, options: Options, settings: Settings) -> Wants:
     )
 
 
-async def _with_code(agent: Agent, visits: Visits, code: LocalCode, watch: Watch) -> None:
+def _why(options: Options) -> str:
+    """Why the job that was named is helped; empty: none was, or not by this machine's owner."""
+    if options.target is None or options.token:
+        return ""
+    return reasons.named(target.how(options.target))
+
+
+async def _with_code(agent: Agent, visits: Visits, code: LocalCode, watch: Watch, why: str) -> None:
     """Work for the host on this network whose key makes that code."""
     looking = f"Looking for {code} on the local network."
     watch(Event(kind="state", text=looking, phase="looking"))
@@ -358,7 +339,7 @@ async def _with_code(agent: Agent, visits: Visits, code: LocalCode, watch: Watch
             watch(Event(kind="trouble", text=neighbours.not_here(code, watcher.nearby)))
             found = await neighbours.one(watcher, has_it)
     assert found is not None
-    await visits.pay(agent, neighbours.where(found))
+    await visits.pay(agent, neighbours.where(found), why=why)
 
 
 async def _nearby_first(
@@ -378,7 +359,7 @@ async def _nearby_first(
     async def visit(found: Nearby) -> bool:
         watch(Event(kind="state", text=f"“{found.title}” is on the local network."))
         try:
-            await visits.pay(agent, neighbours.where(found))
+            await visits.pay(agent, neighbours.where(found), why=reasons.NEARBY)
         except OF_ONE_JOB as error:
             watch(Event(kind="trouble", text=f"{error} Looking for another job."))
             return True
@@ -412,208 +393,6 @@ def _owner(options: Options, settings: Settings, ask: Ask | None) -> Owner:
         yes=options.yes,
         ask=ask,
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Searching:
-    """Where a job is looked for, as whom, and which."""
-
-    url: str
-    key: identity.Identity
-    wants: Wants
-    options: Options
-    settings: Settings
-    linked: bool = False
-    """A link said where."""
-    pin: str = ""
-    """… and how the fingerprint of the host's key begins."""
-
-    @property
-    def chosen(self) -> bool:
-        """Whether somebody has said which matchmaker to ask."""
-        return self.linked or self.url != Settings().matchmaker
-
-    @property
-    def advice(self) -> str:
-        """For somebody to whom nobody answers there."""
-        if self.linked:
-            return "Check the link, or ask whoever gave it to you."
-        return web.CHOSEN_ADVICE if self.chosen else web.DEFAULT_ADVICE
-
-    @property
-    def uses_gpu(self) -> bool:
-        own = self.options.trusted
-        return own is not None and own.device != "cpu"
-
-
-async def matched_jobs(
-    agent: Agent,
-    visits: Visits,
-    searching: Searching,
-    signing: Countersigning,
-    watch: Watch,
-    hours: Callable[[], str] | None = None,
-) -> None:
-    """One job after the other, as the matchmaker finds them; a named one, and that is all.
-
-    `hours`: those that count by now, where they may change.
-    """
-    offers = await asyncio.to_thread(machine, searching.settings, with_gpu=searching.uses_gpu)
-
-    def by_now() -> Hours | None:
-        # The matchmaker knows those of the beginning. Where it knows of none we stay and rest: it
-        # would only send us back.
-        if hours is None or offers.hours is None:
-            return offers.hours
-        return hours_of(hours(), utc_offset_s(time.time()))
-
-    resting = Resting(by_now, time.time)
-    jobs = _Matched(agent, visits, searching, signing, watch, resting)
-    async with contextlib.AsyncExitStack() as stack:
-        if not web.is_loopback(web.normalise(searching.url)):
-            looking = asyncio.create_task(_look_whether_reachable(searching, watch))
-            stack.callback(looking.cancel)
-        await _one_match_after_another(agent, searching, signing, watch, jobs, offers)
-
-
-async def _look_whether_reachable(searching: Searching, watch: Watch) -> None:
-    found = await reachable.look(searching.url, searching.key, searching.settings.home)
-    if found:
-        watch(Event(kind="note", text=found))
-
-
-async def _one_match_after_another(
-    agent: Agent,
-    searching: Searching,
-    signing: Countersigning,
-    watch: Watch,
-    jobs: _Matched,
-    offers: Machine,
-) -> None:
-    wants = searching.wants
-    with web.advising(searching.advice):
-        match = await wait_for_job(
-            searching.url,
-            agent.volunteer,
-            key=searching.key,
-            machine=offers,
-            wants=wants,
-            on_waiting=jobs.waits,
-            on_credit=signing.offered,
-            on_turned_away=jobs.turned_away,
-        )
-    await one_after_another(
-        match,
-        jobs.pay,
-        watch,
-        may_go_on=jobs.may_go_on,
-        parting=jobs.parting,
-        unwelcome=jobs.unwelcome,
-        wants=wants if wants.job is not None else None,
-    )
-
-
-class _Matched:
-    """What happens with a job that the matchmaker found, and between two of them."""
-
-    def __init__(
-        self,
-        agent: Agent,
-        visits: Visits,
-        searching: Searching,
-        signing: Countersigning,
-        watch: Watch,
-        resting: Resting,
-    ) -> None:
-        self._agent = agent
-        self._visits = visits
-        self._searching = searching
-        self._signing = signing
-        self._watch = watch
-        self._resting = resting
-        self._offset_s = utc_offset_s(time.time())
-
-    def waits(self, reason: str) -> None:
-        if not self._visits.under_way:  # the matchmaker may know before us that a job is over
-            told = in_own_time(reason, self._offset_s)
-            self._watch(Event(kind="state", text=told, phase="looking"))
-
-    def turned_away(self, error: CrowdgradError) -> None:
-        if self._visits.under_way:  # otherwise it is what the wait for a job ends with
-            told = f"The matchmaker has turned us away: {error}"
-            self._watch(Event(kind="trouble", text=f"{told} The job at hand goes on.", stays=True))
-
-    async def pay(self, match: Match) -> Outcome:
-        now = _Now(match.presence, self._searching.pin)
-        self._signing.begin(match.listing.id)
-        try:
-            async with self._resting.guard(lambda: self._agent.rest(OVER)):
-                await self._visits.pay(
-                    self._agent,
-                    now.whereabouts(),
-                    match.listing,
-                    moved=now.whereabouts,
-                    introduction=now.introduction,
-                )
-            outcome = self._visits.outcomes[-1]
-            if not (outcome.left or self.may_go_on(outcome)):
-                await self._signing.settle(outcome.samples)
-        finally:
-            self._signing.end()
-        return outcome
-
-    def parting(self, outcome: Outcome) -> str:
-        return FAREWELL if self._rested(outcome) else ended(outcome)
-
-    def unwelcome(self) -> bool:
-        return self._visits.moving_on
-
-    def may_go_on(self, after: CrowdgradError | Outcome) -> bool:
-        if isinstance(after, Outcome) and (self._rested(after) or self._visits.moving_on):
-            return True
-        if self._searching.wants.job is not None:
-            return False
-        options = self._searching.options
-        if isinstance(after, CrowdgradError):
-            return _another_may_do(after, options)
-        return not (options.once or after.left)
-
-    def _rested(self, outcome: Outcome) -> bool:
-        return self._resting.over and outcome.left
-
-
-class _Now:
-    """The host we were matched with, as of now: it may have been started again elsewhere."""
-
-    def __init__(self, presence: VolunteerPresence, pin: str) -> None:
-        """`pin`: what a link said of the host's key, whatever the matchmaker says."""
-        self._presence = presence
-        self._pin = pin
-
-    def whereabouts(self) -> Whereabouts:
-        """Raises Impostor where link and matchmaker speak of different hosts."""
-        assert self._presence.match is not None
-        offer = self._presence.match.listing.offer
-        pin = identity.digest_of(bytes.fromhex(offer.public)) if offer.public else offer.key
-        if not pin.startswith(self._pin) and not self._pin.startswith(pin):
-            raise Impostor(
-                f"The link is of the host with the key {self._pin[:16]}; the matchmaker sends us "
-                f"to {pin[:16]}.",
-                advice="The link was altered, or belongs to another job: ask the host for a new "
-                "one.",
-            )
-        routes = tuple(map(route_of, offer.routes or (offer.address,)))
-        return Whereabouts(routes=routes, key=max(pin, self._pin, key=len), job=offer.id)
-
-    def introduction(self) -> str:
-        assert self._presence.match is not None
-        return self._presence.match.introduction
-
-
-def _another_may_do(error: CrowdgradError, options: Options) -> bool:
-    """Settings are wrong for every job, but for one: not every model can be compiled."""
-    compiles = options.trusted is not None and options.trusted.compile
-    return compiles or not isinstance(error, SettingError)
 
 
 async def _until_stopped(

@@ -105,7 +105,7 @@ def _sharer(
     terms = Terms(
         plan=PLANS[admit.spreading.plan],
         share=admit.spreading.share,
-        quota_bytes=sharing.quota_bytes(),
+        quota_bytes=sharing.quota_bytes,
         manner=sharing.manner,
         note=note,
         shares=shares,

@@ -63,6 +63,16 @@ def read(text: str | None) -> Target:
     return Target(job=meant)
 
 
+def how(text: str) -> str:
+    """By what a target was named: a link, an address, a code or an id. Raises TargetError."""
+    found, meant = read(text), _as_pasted(text)
+    if "://" in meant and not meant.startswith("relay:"):
+        return "link"
+    if found.routes:
+        return "address"
+    return "code" if found.local_code or as_code(found.job or "") else "id"
+
+
 def _as_pasted(text: str) -> str:
     unseen = "".join({c for c in text if c.isspace() or not c.isprintable()})
     return text.strip(unseen).lstrip(_OPENING + unseen).rstrip(_CLOSING + unseen)

@@ -46,18 +46,19 @@ class Visits:
         listing: JobListing | None = None,
         moved: Callable[[], Whereabouts] | None = None,
         introduction: Callable[[], str] = lambda: "",
+        why: str = "",
     ) -> None:
         """Work for the host found at `where`. `listing`: the job there, as a matchmaker says.
 
         `moved`: where the matchmaker says that it is by now; `introduction`: what it is to be
-        shown.
+        shown. `why`: this job, in words for its owner.
         """
         self._listing, self.under_way, self.moving_on = listing, True, False
         result: Outcome | None = None
         self._journal.host = str(where)
         ended = "It was broken off."
         try:
-            outcome = await agent.work_for(where, moved=moved, introduction=introduction)
+            outcome = await agent.work_for(where, moved=moved, introduction=introduction, why=why)
             if listing is not None:
                 outcome = replace(outcome, code=listing.code)
             self.outcomes.append(outcome)

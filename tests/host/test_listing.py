@@ -17,6 +17,7 @@ from crowdgrad.errors import JobFileError, TargetError, TurnedAway, Unreachable
 from crowdgrad.host import listing, serve
 from crowdgrad.host.appeal import Appeal
 from crowdgrad.host.door import Door, anyone
+from crowdgrad.host.folder import RESUME
 from crowdgrad.host.job import Prepared
 from crowdgrad.host.keeping import resume
 from crowdgrad.host.listing import (
@@ -172,6 +173,16 @@ def test_how_far_it_is_is_told_now_and_then_where_it_is_further() -> None:
     assert presence.said == [0.1, 0.2, 1.0]
 
 
+def test_how_far_it_came_is_told_at_the_end_however_soon_that_is() -> None:
+    presence = Presence()
+    here = Listing(presence)  # type: ignore[arg-type]
+    here.progress(0.0, 0.97)
+    here.progress(1.0, 1.0)
+    here.tell("finished")
+    asyncio.run(here.withdraw("finished", 1.0))
+    assert presence.said == [0.97, "finished", 1.0, "closed"]
+
+
 def test_that_the_matchmaker_goes_and_returns_is_said_once_each(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -252,7 +263,7 @@ def test_a_published_host_lets_in_the_introduced_and_reports_at_the_end(
     flop = digits.program.spec.work_per_sample * 10
     assert presence.gifts[-1] == {ada.id: Gift(units=1, samples=10, flop=flop)}
     assert presence.said[-2:] == ["stopped", "closed"]
-    kept = resume._recall(outcome.folder / resume.FOLDER)
+    kept = resume._recall(outcome.folder / RESUME)
     assert kept is not None
     assert kept.matchmaker_key == MATCHMAKER.public.hex()
     assert kept.admit is None

@@ -43,7 +43,7 @@ class Visit:
     async def hear(self) -> rooms.Said:
         raw = await asyncio.wait_for(self._socket.recv(), WITHIN_S)
         decoder = rooms.from_host if "/jobs/" in self.path else rooms.from_volunteer
-        message: rooms.Said = rooms.decode(decoder, raw)  # type: ignore[arg-type]
+        message: rooms.Said = rooms.decode_exactly(decoder, raw)  # type: ignore[arg-type]
         return message
 
     async def say(self, *messages: rooms.Said) -> None:
@@ -67,12 +67,12 @@ class Visit:
     @property
     def registered(self) -> rooms.Register:
         assert self.hello is not None
-        return rooms.decode(rooms.register_body, self.hello.body)
+        return rooms.decode_exactly(rooms.register_body, self.hello.body)
 
     @property
     def published(self) -> rooms.Publish:
         assert self.hello is not None
-        return rooms.decode(rooms.publish_body, self.hello.body)
+        return rooms.decode_exactly(rooms.publish_body, self.hello.body)
 
     async def until_gone(self) -> None:
         try:

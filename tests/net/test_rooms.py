@@ -243,7 +243,7 @@ def look_into(value: Any) -> None:
 @given(st.sampled_from(sorted(DECODERS)), st.binary(max_size=200))
 @example("publish", b"[" * 100_000)
 @example("from host", b'{"type":' + b'{"type":' * 50_000)
-@example("to host", b'{"type":"StillHere","more":1}')
+@example("to host", b'{"type":"StillHere","more":')
 @example("register", b"\xff\xfe")
 @example("problem", b"")
 def test_any_bytes_are_refused_politely(which: str, raw: bytes) -> None:
@@ -271,8 +271,9 @@ NAMES = sorted({kind.__name__ for side in SIDES for kind in get_args(side)})
 )
 def test_any_json_is_understood_or_refused(which: str, name: str, fields: dict[str, Any]) -> None:
     raw = json.dumps({"type": name, **fields}).encode(errors="surrogatepass")
-    with contextlib.suppress(MessageError):
-        look_into(rooms.decode(DECODERS[which], raw))
+    for decode in (rooms.decode, rooms.decode_exactly):
+        with contextlib.suppress(MessageError):
+            look_into(decode(DECODERS[which], raw))
 
 
 @st.composite
@@ -322,9 +323,77 @@ def spoilt(draw: st.DrawFn) -> bytes:
 @settings(deadline=None)
 @given(spoilt())
 def test_a_spoilt_message_is_understood_or_refused(raw: bytes) -> None:
-    for decoder in DECODERS.values():
-        with contextlib.suppress(MessageError):
-            look_into(rooms.decode(decoder, raw))
+    for decode in (rooms.decode, rooms.decode_exactly):
+        for decoder in DECODERS.values():
+            with contextlib.suppress(MessageError):
+                look_into(decode(decoder, raw))
+
+
+def with_news(tree: Any) -> list[Any]:
+    """The same with one more field, for every place in it where there may be one."""
+    if isinstance(tree, list):
+        inside = enumerate(tree)
+        return [[*tree[:at], new, *tree[at + 1 :]] for at, one in inside for new in with_news(one)]
+    if not isinstance(tree, dict):
+        return []
+    named = [(name, one) for name, one in tree.items() if name != "hyperparameters"]
+    below = [{**tree, name: new} for name, one in named for new in with_news(one)]
+    return [{**tree, "of_next_year": {"more": [1]}}, *below]
+
+
+ROSTER = rooms.RosterChanged(
+    job="mnist-1", members=(bodies.MemberBody(position=1, id="a", name="b"),), next_position=2
+)
+OFFER = bodies.OfferBody(id="mnist-1", title="t", address="x:1")
+MATCHED = rooms.Matched(
+    listing=bodies.ListingBody(offer=OFFER, state="running", published_at=1.0, code="K7Q-2MP"),
+    roster=ROSTER, position=1, reason="r",
+)  # fmt: skip
+GAVE = rooms.Gave(volunteer="a", gift=bodies.GiftBody(units=1, samples=2, flop=3.0))
+WELCOME = rooms.Welcome(heartbeat_s=1.0, gone_after_s=3.0, key="ab" * 32)
+SUMMARY = rooms.JobSummary(
+    id="mnist-1", title="t", cause="", key="", code="K7Q-2MP", state="running", presence="alive",
+    minimum=0, maximum=9, volunteers=1, published_at=1.0, hyperparameters={"rate": 0.1},
+    description="", contact="", requirements=bodies.RequirementsBody(), visibility="public",
+    link="", progress=0.5,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("decoder", "said"),
+    [
+        (rooms.to_host, WELCOME),
+        (rooms.to_host, ROSTER),
+        (rooms.to_host, rooms.StillHere()),
+        (rooms.to_volunteer, MATCHED),
+        (msgspec.json.Decoder(rooms.JobSummary), SUMMARY),
+    ],
+    ids=lambda found: type(found).__name__,
+)
+def test_older_clients_pass_over_what_they_do_not_know(decoder: Any, said: Any) -> None:
+    for told in with_news(json.loads(rooms.encode(said))):
+        assert rooms.decode(decoder, json.dumps(told)) == said
+
+
+@pytest.mark.parametrize(
+    ("decoder", "said"),
+    [
+        (rooms.from_host, rooms.Moved(address="x:1", routes=("x:1",))),
+        (rooms.from_host, rooms.Credited(gifts=(GAVE,))),
+        (rooms.from_volunteer, rooms.Free()),
+        (rooms.publish_body, rooms.Publish(offer=OFFER, members=ROSTER.members)),
+        (rooms.reach_body, rooms.Reach(addresses=("*:1",))),
+    ],
+    ids=lambda found: type(found).__name__,
+)
+def test_the_matchmaker_refuses_what_it_does_not_know(decoder: Any, said: Any) -> None:
+    sound = json.loads(rooms.encode(said))
+    assert rooms.decode_exactly(decoder, json.dumps(sound)) == said
+    strange = with_news(sound)
+    assert strange
+    for told in strange:
+        with pytest.raises(MessageError, match="of_next_year"):
+            rooms.decode_exactly(decoder, json.dumps(told))
 
 
 def test_a_name_nobody_can_print_is_refused() -> None:

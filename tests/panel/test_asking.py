@@ -20,6 +20,15 @@ for line in sys.stdin:
 """
 
 
+SLOW = """
+import os, sys, time
+for line in sys.stdin:
+    while not os.path.exists(GO):
+        time.sleep(0.02)
+    print('{"result": 1}', flush=True)
+"""
+
+
 async def begin(_: Sequence[str]) -> asyncio.subprocess.Process:
     pipe = asyncio.subprocess.PIPE
     return await asyncio.create_subprocess_exec(
@@ -42,6 +51,50 @@ def test_a_run_that_went_on_is_asked_anew(tmp_path, monkeypatch):
 
     first, second, third = asyncio.run(scenario())
     assert first == second != third
+
+
+def test_who_asks_one_model_waits_for_no_other(tmp_path, monkeypatch):
+    """Neither is one that is asked ended: its next question would begin a process nobody knows."""
+    begun: dict[str, int] = {}
+    both = asyncio.Event()
+
+    async def scripted(arguments: Sequence[str]) -> asyncio.subprocess.Process:
+        name = Path(arguments[-1]).name
+        begun[name] = begun.get(name, 0) + 1
+        if len(begun) == 2:
+            both.set()
+        pipe = asyncio.subprocess.PIPE
+        script = SLOW if name.startswith("slow") else ANSWERS
+        return await asyncio.create_subprocess_exec(
+            sys.executable, "-c", script, stdin=pipe, stdout=pipe, stderr=pipe
+        )
+
+    monkeypatch.setattr(asking, "begin", scripted)
+    monkeypatch.setattr(asking, "MOST_BUSY", 2)
+
+    async def scenario() -> None:
+        askers = asking.Askers()
+        slow = [
+            asyncio.create_task(askers.ask(tmp_path / name, {"question": n}))
+            for name in ("slow 1", "slow 2")
+            for n in range(2)
+        ]
+        await asyncio.wait_for(both.wait(), 30)
+        with pytest.raises(Failed, match="other models"):
+            await askers.ask(tmp_path / "third", {})
+        monkeypatch.setattr(asking, "MOST_BUSY", 3)
+        await askers.ask(tmp_path / "third", {})
+        await askers.ask(tmp_path / "fourth", {})
+        assert not any(task.done() for task in slow)
+        (tmp_path / "go").touch()
+        await asyncio.gather(*slow)
+        assert begun["slow 1"] == begun["slow 2"] == 1
+        assert len(askers._all) == asking.AT_ONCE
+        await askers.end()
+
+    script = SLOW.replace("GO", repr(str(tmp_path / "go")))
+    monkeypatch.setattr(sys.modules[__name__], "SLOW", script)
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("answers", ["", "print('{torn', flush=True)"])

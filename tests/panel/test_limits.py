@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import stat
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import msgspec
 import pytest
 from starlette.testclient import TestClient
 
 from crowdgrad.domain.manners import Limits, Profile
 from crowdgrad.panel.app import Panel, create_app
+from crowdgrad.panel.calls import Reply
 from crowdgrad.panel.limits import NAME, Kept
 from crowdgrad.settings import Settings
 
@@ -58,3 +62,27 @@ def test_a_volunteer_is_started_with_them(
         assert client.get("/api/machine").json()["limits"]["hours"] == "22:00-07:00"
     named = f"--limits={tmp_path / NAME}"
     assert [named in arguments for arguments in started] == [False, True, True]
+
+
+@pytest.mark.parametrize("code", [200, 422])
+def test_what_the_volunteer_takes_while_it_works_counts_the_next_time_too(
+    panel: Panel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    asked: list[tuple[str, str, bytes | None]] = []
+
+    async def ask(entrance: object, method: str, path: str, **how: Any) -> Reply:
+        asked.append((method, path, how["body"]))
+        return Reply(code=code, kind="application/json", body=b"{}")
+
+    monkeypatch.setattr(panel.caller, "ask", ask)
+    child = SimpleNamespace(entrance=object(), alive=True)
+    monkeypatch.setattr(panel.children, "working", lambda: child)
+    with TestClient(create_app(panel)) as client:
+        wish = {"in_use": {"share": 0.1}, "hours": "22:00-07:00"}
+        headers = {"X-Crowdgrad": "1"}
+        assert client.put("/api/work/limits", json=wish, headers=headers).status_code == code
+    ((method, path, body),) = asked
+    assert (method, path) == ("PUT", "/limits")
+    assert msgspec.json.decode(body or b"")["hours"] == "22:00-07:00"
+    kept = Kept(Settings(home=tmp_path))
+    assert (kept.now().hours == "22:00-07:00") is (code == 200), "what it refused is not kept"

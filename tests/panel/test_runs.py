@@ -19,6 +19,7 @@ from starlette.testclient import TestClient
 from crowdgrad.host.remote.runs import Seen, held
 from crowdgrad.host.remote.runs import look as real_look
 from crowdgrad.panel import calls, runs
+from crowdgrad.panel.api import runs as runs_api
 from crowdgrad.panel.app import Panel, create_app
 from crowdgrad.settings import Settings
 
@@ -258,13 +259,30 @@ def test_a_host_that_has_ended_is_waited_for(client, panel, tmp_path, monkeypatc
     assert looked == 3
 
 
+def test_a_host_that_goes_on_with_a_finished_run_is_not_waited_for(
+    client, panel, tmp_path, monkeypatch
+):
+    """It is about to begin for more epochs; until then the folder says that the run has ended."""
+    folder = a_run(tmp_path, "r", '{"id": "r", "state": "finished"}')
+    handle = os.open(folder, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+
+    async def never(*_: object) -> bool:
+        raise AssertionError("it is waited for")
+
+    monkeypatch.setattr(runs_api, "is_left", never)
+    monkeypatch.setattr(panel.children, "begins_again", folder.__eq__)
+    assert client.get("/api/runs/r/samples").status_code == 409
+    os.close(handle)
+
+
 def test_a_host_that_never_ends_is_not_waited_for_without_end(tmp_path):
     folder = a_run(tmp_path, "r", '{"id": "r", "state": "ending"}')
     handle = os.open(folder, os.O_RDONLY)
     fcntl.flock(handle, fcntl.LOCK_EX)
     assert not asyncio.run(runs.is_left(folder, patience_s=0.3))
     os.close(handle)
-    assert asyncio.run(runs.is_left(folder, patience_s=0.3))
+    assert asyncio.run(runs.is_left(folder))
 
 
 def test_an_answer_that_is_too_long_is_refused_in_words(client, tmp_path, monkeypatch):

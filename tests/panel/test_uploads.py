@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from starlette.requests import ClientDisconnect
 
 from crowdgrad.errors import DiskFull, UserError
 from crowdgrad.panel import uploads
+from crowdgrad.panel.errands import data
 from crowdgrad.panel.uploads import Uploads
 
 
@@ -55,6 +57,66 @@ def test_an_upload_that_breaks_off_leaves_nothing(tmp_path, end, said):
         assert [found.name for found in tmp_path.iterdir()] == [uploads.DRAFTS]
 
     asyncio.run(scenario())
+
+
+def test_the_same_files_of_the_same_names_have_the_same_contents(tmp_path):
+    async def scenario() -> None:
+        taking = Uploads(tmp_path)
+
+        async def dropped(*files: tuple[str, bytes]) -> str:
+            into = ""
+            for name, body in files:
+                into = (await taking.take(name, into, pieces(body[:2], body[2:]))).set
+            return taking.contents(into)
+
+        first = await dropped(("a.csv", b"1234"), ("b.csv", b"5"))
+        assert first == await dropped(("b.csv", b"5"), ("a.csv", b"1234"))
+        others = [
+            await dropped(("a.csv", b"1235"), ("b.csv", b"5")),
+            await dropped(("a.csv", b"1234")),
+            await dropped(("a.csv", b"1234"), ("c.csv", b"5")),
+            await dropped(("a.csv", b"5"), ("b.csv", b"1234")),
+        ]
+        assert len({first, *others}) == 5
+        assert taking.contents("set-0123456789abcdef") == "", "it has never come to this panel"
+        (tmp_path / "set-0123456789abcdef").mkdir()
+        (tmp_path / "set-0123456789abcdef" / "a.csv").write_bytes(b"1234")
+        await taking.take("b.csv", "set-0123456789abcdef", pieces(b"5"))
+        assert taking.contents("set-0123456789abcdef") == "", "nor all of it to this one"
+
+    asyncio.run(scenario())
+
+
+def test_what_is_uploaded_again_is_prepared_once(tmp_path):
+    lines = "".join(f"{n},{n % 7},{'ab'[n % 2]}\n" for n in range(60))
+
+    async def uploaded() -> tuple[list[str], str]:
+        taking = Uploads(tmp_path / "uploads")
+        into = (await taking.take("one.csv", "", pieces(b"n,m,label\n" + lines.encode()))).set
+        await taking.take("two.csv", into, pieces(b"n,m,label\n" + lines.encode()))
+        sources = taking.sources(into)
+        assert sources is not None
+        return sources, taking.contents(into)
+
+    found = []
+    for _ in range(3):
+        sources, contents = asyncio.run(uploaded())
+        wish = {"sources": sources, "contents": contents, "home": str(tmp_path), "target": "label"}
+        found.append(data.run(wish, lambda **told: None).data)
+        shutil.rmtree(tmp_path / "uploads")
+    (only,) = (tmp_path / "prepared").iterdir()
+    assert set(found) == {str(only)}
+    assert only.name.startswith("upload-")
+
+
+def test_a_disk_without_modes_is_no_obstacle(tmp_path, monkeypatch, caplog):
+    def refused(path: Path, mode: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "chmod", refused)
+    taken = asyncio.run(Uploads(tmp_path / "uploads").take("a.csv", "", pieces(b"1")))
+    assert everything(tmp_path / "uploads") == [f"{taken.set}/a.csv"]
+    assert "others may be able to read" in caplog.text
 
 
 def test_what_a_killed_panel_left_is_thrown_away_and_what_another_writes_is_not(tmp_path):

@@ -82,6 +82,7 @@ class Member:
         return f"10.0.0.{self.position}", 7000
 
     async def enter(self, mirrors: Sequence[Mirror] = (), quota_bytes: int = 1 << 40) -> None:
+        self.quota_bytes = quota_bytes
         near, far = pair()
         far.peer = f"10.0.0.{self.position}:1"
         self.connection: Connection = far  # the host's end
@@ -89,7 +90,7 @@ class Member:
         terms = Terms(
             plan=PLANS[self.world.spread.spreading.plan],
             share=self.world.spread.share,
-            quota_bytes=quota_bytes,
+            quota_bytes=lambda: self.quota_bytes,
             manner=lambda: self.manner,
             note=self.notes.append,
             shares=Shares(port=port, gives=self.manner.gives),

@@ -241,6 +241,22 @@ def test_a_small_disk_takes_a_part_and_units_still_get_what_they_need() -> None:
     lived(story, shards=20)
 
 
+def test_who_lends_less_than_before_fills_less() -> None:
+    async def story(world: World) -> None:
+        member = await world.add(quota_bytes=1 << 40)
+        await world.until(lambda: len(member.names) >= 8)
+        member.quota_bytes = 2000
+        await asyncio.sleep(1)
+        filled = len(member.names)
+        assert filled < len(world.blobs)
+        await asyncio.sleep(20)
+        assert len(member.names) <= filled + 2, "what was on its way"
+        member.quota_bytes = 1 << 40
+        await world.until(lambda: member.names == set(world.blobs))
+
+    lived(story, shards=200)
+
+
 def test_a_chunk_that_was_let_go_is_said_to_be_gone_and_comes_from_elsewhere() -> None:
     async def story(world: World) -> None:
         forgetful = MemoryChunks()

@@ -95,7 +95,7 @@ def test_memory_disk_and_rest_follow(tmp_path: Path) -> None:
         sharing: Any = agent._sharing
         governor.set_limits(Limits(memory_mb=512, cache_mb=64))
         assert agent._memory_bytes == 512_000_000
-        assert sharing.quota_bytes() == 64 << 20
+        assert sharing.quota_bytes() == 64 << 20, "at once, whatever the disk is busy with"
         assert manner().gives
         governor.pause(None)
         assert not manner().gives

@@ -18,7 +18,7 @@ JOINED = Event(
     text="Joined.",
     phase="starting",
     data={"job": "d-1", "title": "Digits", "cause": "play", "host": "ab" * 8, "host_name": "lab",
-          "address": "192.0.2.1:1", "position": 3},
+          "address": "192.0.2.1:1", "position": 3, "why": "It is near."},
 )  # fmt: skip
 WORKING = Event(kind="state", text="Working.", phase="working", data={"engine": "onnx"})
 
@@ -58,6 +58,7 @@ def test_from_nothing_to_work_and_back() -> None:
     assert found.job is not None
     job = found.job
     assert (job.id, job.title, job.host_name, job.position) == ("d-1", "Digits", "lab", 3)
+    assert job.why == "It is near."
     assert (job.engine, job.memory_bytes, job.data_bytes) == ("onnx", 7, 8)
     board.ended(Outcome(reason="done", left=False, samples=10, credit=2.0, title="Digits"), 105.0)
     found = seen(board)

@@ -30,6 +30,7 @@ from crowdgrad.net import web
 from crowdgrad.net.identity import guest
 from crowdgrad.settings import Settings
 from crowdgrad.volunteer import matched, serve, target
+from crowdgrad.volunteer import searching as searching_jobs
 from crowdgrad.volunteer.agent import Outcome
 from crowdgrad.volunteer.consent import Request, always
 from crowdgrad.volunteer.countersigning import Countersigning
@@ -61,7 +62,9 @@ class Presence:
 
     def __init__(self) -> None:
         listing = listed()
-        self.match = SimpleNamespace(listing=listing, presence=self, introduction="the first")
+        self.match = SimpleNamespace(
+            listing=listing, presence=self, introduction="the first", reason="it has room"
+        )
         self.avoided: list[set[str] | None] = []
         self.wanted: list[Wants | None] = []
 
@@ -91,7 +94,7 @@ class Door:
         self.agent: Any = SimpleNamespace(volunteer=None, work_for=self._work_for, rest=self._rest)
         self.tally = Tally(None, lambda: 0.0)
         self.journal = Journal(home, lambda: 0.0)
-        monkeypatch.setattr(serve, "wait_for_job", self._wait_for_job)
+        monkeypatch.setattr(searching_jobs, "wait_for_job", self._wait_for_job)
 
     async def _wait_for_job(self, url: str, volunteer: object, **how: Any) -> Any:
         self.asked = {"url": url, **how}
@@ -226,6 +229,23 @@ def test_the_expected_host_and_an_unexpected_one_are_a_matter_of_consent(
     assert entry.host == (proven or REQUEST.address)
 
 
+def test_who_is_helped_is_told_why(tmp_path: Path) -> None:
+    heard: list[object] = []
+
+    async def work_for(where: Whereabouts, **how: object) -> Outcome:
+        heard.append(how["why"])
+        return DONE
+
+    visits = Visits(always, Journal(tmp_path, lambda: 0.0), [])
+    agent: Any = SimpleNamespace(work_for=work_for)
+    asyncio.run(visits.pay(agent, at("127.0.0.1", 8710), why="It is near."))
+    named = serve._why(serve.Options(target="127.0.0.1:8710"))
+    assert (heard, named) == (["It is near."], "You named it, by its address.")
+    assert serve._why(serve.Options(target=None)) == ""
+    own = serve.Options(target="127.0.0.1:8710", token="t")
+    assert serve._why(own) == "", "the host began it, not somebody here"
+
+
 def test_what_the_matchmaker_told_of_a_job_is_part_of_the_question(tmp_path: Path) -> None:
     heard: list[Request] = []
 
@@ -315,7 +335,7 @@ def test_when_its_hours_are_over_it_rests_and_waits_for_more(
     async def main() -> None:
         loop = asyncio.get_running_loop()
         monkeypatch.setattr(serve.time, "time", lambda: loop.time() % 86_400)
-        monkeypatch.setattr(serve, "machine", lambda *_, **__: NIGHT)
+        monkeypatch.setattr(searching_jobs, "machine", lambda *_, **__: NIGHT)
         monkeypatch.setattr(serve.asyncio, "to_thread", _at_once)
         door = Door(monkeypatch, tmp_path, rested, finished)
         leaving = asyncio.Event()
@@ -361,7 +381,7 @@ def test_a_job_that_ends_with_the_hours_is_over(
     async def main() -> None:
         loop = asyncio.get_running_loop()
         monkeypatch.setattr(serve.time, "time", lambda: loop.time() % 86_400)
-        monkeypatch.setattr(serve, "machine", lambda *_, **__: NIGHT)
+        monkeypatch.setattr(searching_jobs, "machine", lambda *_, **__: NIGHT)
         monkeypatch.setattr(serve.asyncio, "to_thread", _at_once)
         door = Door(monkeypatch, tmp_path, finished)
         work_for = door.agent.work_for
@@ -381,7 +401,7 @@ def test_a_job_that_ends_with_the_hours_is_over(
 def test_why_we_wait_is_told_by_the_owners_clock(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(serve, "utc_offset_s", lambda now: -5 * 3600.0)
+    monkeypatch.setattr(searching_jobs, "utc_offset_s", lambda now: -5 * 3600.0)
     door = Door(monkeypatch, tmp_path, DONE)
     asyncio.run(door.work(serve.Options(target=None)))
     door.asked["on_waiting"]("waiting: your hours begin at 08:00 UTC")
@@ -430,7 +450,7 @@ def test_where_nobody_answers_the_advice_fits(
     async def nobody(*what: object, **how: object) -> None:
         raise Unreachable("Nobody answers.", advice=web.ADVICE)
 
-    monkeypatch.setattr(serve, "wait_for_job", nobody)
+    monkeypatch.setattr(searching_jobs, "wait_for_job", nobody)
     with pytest.raises(Unreachable) as refused:
         asyncio.run(
             door.work(

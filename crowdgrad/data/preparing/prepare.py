@@ -78,15 +78,18 @@ def prepare(
     *,
     jobs: int | None = None,
     progress: Progress | None = None,
+    contents: str = "",
 ) -> Result:
     """`source`: a path or address, several of them, or an object that holds records.
 
-    `jobs`: processes at work, by default one a core where memory allows. Raises DataError,
-    MachineError.
+    `jobs`: processes at work, by default one a core where memory allows. `contents`: what the files
+    hold, as a digest that somebody has; by default they are the same as long as they lie at the
+    same place and nobody writes to them. Raises DataError, MachineError.
     """
     progress = progress or Silent()
     try:
-        return _Preparation(out, options, key, jobs or usual_jobs(), progress).run(source)
+        making = _Preparation(out, options, key, jobs or usual_jobs(), progress, contents)
+        return making.run(source)
     except ModuleNotFoundError as error:
         raise missing_module(error) or error from None
 
@@ -112,13 +115,20 @@ def look(source: Any, options: Options) -> Seen:
 
 class _Preparation:
     def __init__(
-        self, out: Path, options: Options, key: Identity | None, jobs: int, progress: Progress
+        self,
+        out: Path,
+        options: Options,
+        key: Identity | None,
+        jobs: int,
+        progress: Progress,
+        contents: str = "",
     ) -> None:
         self._out = out
         self._options = options
         self._key = key
         self._jobs = jobs
         self._progress = progress
+        self._contents = contents
         self._work = Work(out / WORK, out)
         self._notes: list[str] = []
         self._sizes: dict[str, int] = {}
@@ -163,7 +173,8 @@ class _Preparation:
 
     def _from_files(self, sources: Sequence[str]) -> Result:
         remote, local, found = self._found(sources)
-        name = _digest(FORMAT, self._options, remote, found.files if found else (),
+        here = self._contents or (found.files if found else ())
+        name = _digest(FORMAT, self._options, remote, here,
                        _vocabulary_stamp(self._options))  # fmt: skip
         done = self._done_before(name)
         if done is not None:

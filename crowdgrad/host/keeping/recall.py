@@ -13,15 +13,16 @@ from crowdgrad.domain.work import Version
 from crowdgrad.errors import DataMissing
 from crowdgrad.files import disk_errors
 from crowdgrad.host.asking import Asking
+from crowdgrad.host.folder import RESUME
 from crowdgrad.host.keeping import kept_job
 from crowdgrad.host.keeping.checkpoint_files import CheckpointFiles
-from crowdgrad.host.keeping.resume import CHECKPOINTS, FOLDER
+from crowdgrad.host.keeping.resume import CHECKPOINTS
 from crowdgrad.numerics.vectors import Vector
 
 
 def recall(folder: Path) -> Asking:
     """Raises DataMissing where nothing is kept of it, DataError, ProgramError."""
-    kept = folder / FOLDER
+    kept = folder / RESUME
     if not (kept / kept_job.NAME).is_file():
         raise DataMissing(
             f"Nothing is kept of {folder.name} that could be asked.",

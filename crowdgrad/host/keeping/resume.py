@@ -16,12 +16,12 @@ from crowdgrad.domain.work import Version
 from crowdgrad.errors import DataMalformed, DataMissing, JobFileError
 from crowdgrad.files import disk_errors, write_whole
 from crowdgrad.host.door import Admit
+from crowdgrad.host.folder import RESUME
 from crowdgrad.host.job import Prepared
 from crowdgrad.host.keeping import kept_job
 from crowdgrad.host.keeping.checkpoint_checks import misfit
 from crowdgrad.host.keeping.checkpoint_files import CheckpointFiles, Found, Name
 
-FOLDER = "resume"
 CHECKPOINTS = "checkpoints"
 SERVING = "serving.json"
 UNDER_WAY = ("running", "ending")
@@ -100,7 +100,7 @@ def find(folder: Path, epochs: int | None = None) -> GoingOn:
             f"The run {folder.name} is finished.",
             advice=f"To train it further: crowdgrad host --resume {folder} --epochs N.",
         )
-    kept = folder / FOLDER
+    kept = folder / RESUME
     with disk_errors(kept, "Its files must be yours to read."):
         files = CheckpointFiles(kept / CHECKPOINTS)
         newest = files.newest()  # before: what is written meanwhile must not pass for read
@@ -153,7 +153,7 @@ def _check(prepared: Prepared, found: Found, folder: Path) -> None:
 
 def remember(folder: Path, serving: Serving) -> None:
     """Raises OSError."""
-    write_whole(folder / FOLDER / SERVING, json.dumps(asdict(serving)).encode())
+    write_whole(folder / RESUME / SERVING, json.dumps(asdict(serving)).encode())
 
 
 def _recall(kept: Path) -> Serving | None:

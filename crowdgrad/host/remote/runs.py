@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any, Literal
 
 from crowdgrad.domain.program import Better
 from crowdgrad.errors import DataMalformed
+from crowdgrad.host.folder import RESUME, started_at
 from crowdgrad.host.remote.control import RunState
 from crowdgrad.host.remote.control_file import NAME, read
 from crowdgrad.host.remote.steering import live_status
@@ -101,7 +101,7 @@ def _look(folder: Path, told: dict[str, Any]) -> Seen:
     busy = live is None and held(folder)
     outcome = live or told.get("outcome") or _from_metrics(folder, told)
     state, reason = _state(folder, told, live, busy=busy)
-    kept = folder / "resume"
+    kept = folder / RESUME
     return Seen(
         id=run,
         folder=folder,
@@ -210,11 +210,9 @@ def _spelled(told: dict[str, Any], point: dict[str, Any] | None) -> str:
 
 
 def _started_at(folder: Path, run: str) -> float:
-    """Its id begins with the time; where it does not, when its job.json was last written."""
-    try:
-        return time.mktime(time.strptime(run[:15], "%Y%m%d-%H%M%S"))
-    except ValueError:
-        return (folder / "job.json").stat().st_mtime
+    """As its id says; where it does not, when its job.json was last written."""
+    said = started_at(run)
+    return said if said is not None else (folder / "job.json").stat().st_mtime
 
 
 def _written_at(file: Path) -> float:

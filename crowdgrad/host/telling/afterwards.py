@@ -15,11 +15,11 @@ from typing import Any
 
 import msgspec
 
-from crowdgrad.host.telling.evenly import bounded
 from crowdgrad.host.telling.history import MOST, Curves, History, thinned
 from crowdgrad.host.telling.json_lines import json_lines
 from crowdgrad.host.telling.recent import KEPT, LogLine, LogPart
 from crowdgrad.host.telling.status import Point
+from crowdgrad.numerics.evenly import bounded
 
 MAX_TEXT = 64 << 20
 """Of a file that is read whole."""

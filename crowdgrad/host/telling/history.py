@@ -16,9 +16,9 @@ from typing import TypeVar
 import msgspec
 
 from crowdgrad.host.evaluation import Scores
-from crowdgrad.host.telling.evenly import bounded
 from crowdgrad.host.telling.json_lines import json_lines
 from crowdgrad.host.telling.status import Point, point
+from crowdgrad.numerics.evenly import bounded
 
 T = TypeVar("T")
 Json = dict[str, object]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import io
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,6 +16,7 @@ import segno
 
 from crowdgrad.domain.job import JobState
 from crowdgrad.host.evaluation import Scores
+from crowdgrad.host.folder import started_at
 from crowdgrad.host.telling.history import thinned
 from crowdgrad.host.telling.status import Status, point, score, spell
 
@@ -93,7 +93,7 @@ class JobPage:
     eta_s: float | None
     """How long it takes from here, if it goes on as it did; None where nobody can say."""
     started_at: float
-    """Seconds since 1970."""
+    """Seconds since 1970; 0 where its id does not say."""
     curve: list[CurvePoint]
     """What is watched, over the seconds of training."""
 
@@ -130,7 +130,7 @@ def job_page(entry: Entry, status: Status, evaluations: Sequence[Scores]) -> Job
         samples=status.samples,
         samples_per_s=status.samples_per_s,
         eta_s=eta_s(status),
-        started_at=started_at(status.job),
+        started_at=started_at(status.job) or 0.0,
         curve=[CurvePoint(at_s=p.at_s, value=score(p)) for p in thinned(seen, CURVE_POINTS)],
     )
 
@@ -140,14 +140,6 @@ def eta_s(status: Status) -> float | None:
     if status.phase != "training" or status.paused or status.progress < LEAST_PROGRESS:
         return None
     return status.elapsed_s * (1 - status.progress) / status.progress
-
-
-def started_at(run: str) -> float:
-    """A run's id begins with the time."""
-    try:
-        return time.mktime(time.strptime(run[:15], "%Y%m%d-%H%M%S"))
-    except ValueError:
-        return 0.0
 
 
 def job_page_as_json(page: JobPage) -> str:

@@ -57,7 +57,7 @@ class Sockets:
 
         def arrive(hello: rooms.Hello) -> None:
             self._door.prove(socket, hello)
-            body = rooms.decode(rooms.publish_body, hello.body)
+            body = rooms.decode_exactly(rooms.publish_body, hello.body)
             if body.offer.id != job:
                 raise nonsense(f"You publish job {body.offer.id!r} where {job[:64]!r} belongs.")
             room.host_arrives(hello.key, body, connection)
@@ -76,7 +76,7 @@ class Sockets:
 
         def arrive(hello: rooms.Hello) -> None:
             self._door.prove(socket, hello)
-            body = rooms.decode(rooms.register_body, hello.body)
+            body = rooms.decode_exactly(rooms.register_body, hello.body)
             if not name == body.volunteer.id == fingerprint(hello.key):
                 raise nonsense("A volunteer's id is the fingerprint of its key.")
             room.volunteer_arrives(hello.key, body, connection)

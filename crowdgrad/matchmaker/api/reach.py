@@ -42,7 +42,7 @@ def routes(
     )  # fmt: skip
     async def reach(request: Request) -> Response:
         key, raw = await signed(request, doorkeeper)
-        asked = rooms.decode(rooms.reach_body, raw)
+        asked = rooms.decode_exactly(rooms.reach_body, raw)
         address = doorkeeper.address_of(request.scope)
         doorkeeper.admit_reach(key, address)
         observed = doorkeeper.own_address_of(request.scope)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
-import shutil
 import socket
+import sys
 import time
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -17,6 +17,7 @@ from fastapi import FastAPI
 from crowdgrad import __version__
 from crowdgrad.domain.manners import Limits
 from crowdgrad.errors import missing_module
+from crowdgrad.panel.browsers import find_chromium
 from crowdgrad.recipes import RECIPES
 from crowdgrad.recipes.describe import FieldInfo, describe
 from crowdgrad.volunteer import speed
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from crowdgrad.panel.app import Panel
 
 Kind = Literal["number", "whole", "flag", "choice", "text", "table"]
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome",
-            "brave-browser", "microsoft-edge")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,10 +67,6 @@ class RecipeInfo:
     fields: tuple[RecipeField, ...]
 
 
-def find_chromium() -> str | None:
-    return next(filter(None, map(shutil.which, BROWSERS)), None)
-
-
 def add(app: FastAPI, panel: Panel) -> None:
     @app.get("/api/machine", summary="What this machine is, and how fast")
     async def machine() -> Machine:
@@ -107,7 +102,7 @@ def _machine(panel: Panel) -> Machine:
         version=__version__,
         matchmaker=panel.settings.matchmaker,
         limits=panel.limits.now(),
-        chromium=find_chromium() is not None,
+        chromium=find_chromium(sys.platform) is not None,
     )
 
 

@@ -103,9 +103,14 @@ def _add_data(app: FastAPI, panel: Panel) -> None:
     @app.post("/api/data", summary="Fetch or prepare a data set, and look at it: a task")
     async def data(wish: DataWish) -> Begun:
         sources = panel.uploads.sources(wish.source) or [_plain(wish.source)]
+        contents = panel.uploads.contents(wish.source)
 
         async def work(say: Say) -> DataFound:
-            return await find_out(panel, sources, wish.target, say, skip_bad=wish.skip_bad)
+            # Of two that prepare the same into one place, the second finds it done.
+            async with panel.preparing[contents or wish.source]:
+                return await find_out(
+                    panel, sources, wish.target, say, skip_bad=wish.skip_bad, contents=contents
+                )
 
         return Begun(task=panel.tasks.start("data", work))
 
@@ -124,10 +129,16 @@ async def find_out(
     say: Say = lambda progress, doing: None,
     *,
     skip_bad: bool = False,
+    contents: str = "",
 ) -> DataFound:
-    """What is in a data set. Raises Failed."""
-    home = str(panel.settings.home)
-    wish = {"sources": sources, "home": home, "target": target, "skip_bad": skip_bad}
+    """What is in a data set. `contents`: of what was uploaded. Raises Failed."""
+    wish = {
+        "sources": sources,
+        "contents": contents,
+        "home": str(panel.settings.home),
+        "target": target,
+        "skip_bad": skip_bad,
+    }
     found = msgspec.convert(await errand("data", wish, say), DataFound)
     panel.uploads.used(found.data)
     panel.known.pop(found.data, None)

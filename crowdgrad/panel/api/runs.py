@@ -20,6 +20,7 @@ from crowdgrad.host.remote.runs import Seen, SeenState, look
 from crowdgrad.host.telling import afterwards
 from crowdgrad.host.telling.history import Curves
 from crowdgrad.panel.api.jobs import Started, common
+from crowdgrad.panel.children import RESUME
 from crowdgrad.panel.runs import is_left, left_of
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def _add_asking(app: FastAPI, panel: Panel) -> None:
         """In a process of its own, where no host has the run: beside one that is slow it would read
         the job anew with each checkpoint, and answer with other parameters. Else raises `error`."""
         folder = _folder(panel, id)
-        if not await is_left(folder):
+        if panel.children.begins_again(folder) or not await is_left(folder):
             raise error
         return _answer(await panel.askers.ask(folder, question))
 
@@ -135,7 +136,7 @@ def _add_wishes(app: FastAPI, panel: Panel) -> None:
     async def restart(id: str, wish: RestartWish | None = None) -> Started:
         folder = _folder(panel, id)
         more = wish.epochs if wish is not None else None
-        arguments = ["host", "--resume", str(folder), *common(panel)]
+        arguments = ["host", RESUME, str(folder), *common(panel)]
         if more is not None:
             arguments += ["--epochs", str(more)]
         return Started(run=panel.children.start("host", arguments).id)

@@ -30,6 +30,7 @@ from crowdgrad.errors import DataMissing
 from crowdgrad.files import disk_errors, private_folder
 from crowdgrad.host import preparing
 from crowdgrad.panel.results import DataField, DataFound, DataSample, Kind, Splits
+from crowdgrad.panel.uploads import is_set
 
 SAMPLES = 24
 FEW_CLASSES = 100
@@ -38,7 +39,10 @@ Tell = Callable[..., None]
 
 
 def run(wish: dict[str, Any], tell: Tell) -> DataFound:
-    """`wish`: sources (a name, or paths), home, target, skip_bad. Raises CrowdgradError."""
+    """`wish`: sources (a name, or paths), contents (of what was uploaded), home, target, skip_bad.
+
+    Raises CrowdgradError.
+    """
     sources, home = [str(source) for source in wish["sources"]], Path(wish["home"])
     progress = _Told(tell)
     only = Path(sources[0]).expanduser()
@@ -59,17 +63,30 @@ def run(wish: dict[str, Any], tell: Tell) -> DataFound:
         asked["target"] = [wish["target"]]
     if wish.get("skip_bad"):
         asked["bad"] = "skip"
-    return _of_folder(_prepared(sources, home, asked, progress))
+    contents = str(wish.get("contents", ""))
+    return _of_folder(_prepared(sources, home, asked, progress, contents))
 
 
-def _prepared(sources: list[str], home: Path, asked: dict[str, Any], progress: _Told) -> DataFolder:
-    places = [str(Path(source).expanduser().absolute()) for source in sources]
+def _prepared(
+    sources: list[str], home: Path, asked: dict[str, Any], progress: _Told, contents: str
+) -> DataFolder:
+    """Once for a place on this machine; once for what was uploaded, however often it was."""
+    places = [Path(source).expanduser().absolute() for source in sources]
     wishes = preparing.asked_for(None, asked)
-    name = hashlib.sha256(json.dumps([places, asked]).encode()).hexdigest()[:12]
+    what = contents or [str(place) for place in places]
+    digest = hashlib.sha256(json.dumps([what, asked]).encode()).hexdigest()[:12]
+    name = "upload" if is_set(places[0].name) else places[0].stem[:40] or "data"
     with disk_errors(home / "prepared"):
         private_folder(home / "prepared")
-    out = home / "prepared" / f"{Path(places[0]).stem[:40] or 'data'}-{name}{preparing.ENDING}"
-    return preparing.prepare_here(places, out, wishes, progress=progress, home=home).folder
+    out = home / "prepared" / f"{name}-{digest}{preparing.ENDING}"
+    return preparing.prepare_here(
+        [str(place) for place in places],
+        out,
+        wishes,
+        progress=progress,
+        home=home,
+        contents=contents,
+    ).folder
 
 
 class _Told:

@@ -158,7 +158,7 @@ class Board:
 
     def _joined(self, event: Event) -> None:
         words = {name: str(event.data.get(name, "")) for name in
-                 ("title", "cause", "host", "host_name", "address")}  # fmt: skip
+                 ("title", "cause", "host", "host_name", "address", "why")}  # fmt: skip
         known, id_ = self._job, str(event.data.get("job", ""))
         same = known is not None and known.id == id_ and known.host == words["host"]
         self._job = JobSeen(

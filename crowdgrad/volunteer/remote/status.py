@@ -26,6 +26,8 @@ class JobSeen:
     """Fingerprint of the key the host has proven; empty where it has proven none."""
     host_name: str
     address: str
+    why: str = ""
+    """This job is helped, in one sentence; empty where nobody says."""
     engine: str = ""
     """What computes here, and in which version; empty until something was computed."""
     memory_bytes: int = 0

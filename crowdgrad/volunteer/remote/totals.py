@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from crowdgrad.volunteer.journal import Journal, Reader
+from crowdgrad.volunteer.journal import Journal, Reader, for_others
 from crowdgrad.volunteer.remote.status import Totals
 from crowdgrad.volunteer.tally import Tally
 
 
 class Past:
     def __init__(self, home: Path, tally: Tally, journal: Journal, own: str) -> None:
-        """`own`: this machine's key. What it computed for runs it hosts itself is no gift."""
+        """`own`: this machine's key."""
         self._tally = tally
         self._journal = journal
-        units = [one for one in Reader(home).all() if one.what == "units" and one.host != own]
-        self._seconds = sum(_seconds(entry.data) for entry in units)
+        units = [one for one in for_others(Reader(home).all(), own) if one.what == "units"]
+        self._seconds = sum(entry.number("seconds") for entry in units)
         """Of computing, before this process began."""
 
     def totals(self) -> Totals:
@@ -27,8 +27,3 @@ class Past:
             jobs=sum(given.samples > 0 for given in rows),
             seconds=self._seconds + self._journal.seconds,
         )
-
-
-def _seconds(data: dict[str, str | int | float]) -> float:
-    found = data.get("seconds", 0.0)
-    return float(found) if isinstance(found, int | float) else 0.0

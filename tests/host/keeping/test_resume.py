@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from crowdgrad.errors import DataMissing, RunBusy
+from crowdgrad.host.folder import RESUME
 from crowdgrad.host.job import Prepared
 from crowdgrad.host.keeping import resume
 from crowdgrad.host.keeping.checkpoint_files import CheckpointFiles
@@ -35,7 +36,7 @@ def test_a_host_that_was_there_between_the_look_and_the_lock_is_noticed(
         await first._keeper.write_now(0.0)
         first.folder.close()
         found = resume.find(folder)
-        files = CheckpointFiles(folder / resume.FOLDER / resume.CHECKPOINTS)
+        files = CheckpointFiles(folder / RESUME / resume.CHECKPOINTS)
         files.write(await first.training.checkpoint(1.0), None)  # another host, meanwhile
         for _ in range(2):  # and the folder is free again
             with pytest.raises(RunBusy, match="a moment ago"):
@@ -58,7 +59,7 @@ SERVING = resume.Serving(
 
 def test_where_a_host_was_found_is_there_again(tmp_path: Path) -> None:
     resume.remember(tmp_path, SERVING)
-    assert resume._recall(tmp_path / resume.FOLDER) == SERVING
+    assert resume._recall(tmp_path / RESUME) == SERVING
 
 
 def test_what_a_host_of_last_year_kept_can_be_read(tmp_path: Path) -> None:

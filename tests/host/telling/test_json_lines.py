@@ -7,7 +7,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crowdgrad.host.telling import json_lines as module
@@ -19,6 +19,7 @@ OBJECTS = st.dictionaries(
 NOISE = st.binary(max_size=40).map(lambda noise: noise.replace(b"\n", b""))
 
 
+@settings(deadline=None)
 @given(lines=st.lists(OBJECTS | NOISE, max_size=20), ends=st.booleans())
 def test_every_object_comes_whatever_lies_between(
     tmp_path_factory: pytest.TempPathFactory, lines: list[dict[str, object] | bytes], ends: bool
@@ -37,6 +38,7 @@ def told(text: bytes) -> dict[str, object] | None:
     return found if isinstance(found, dict) else None
 
 
+@settings(deadline=None)
 @given(
     most=st.integers(2, 64),
     lengths=st.lists(st.integers(2, 200), max_size=12),

@@ -229,6 +229,8 @@ export interface components {
             host_name: string;
             address: string;
             /** @default  */
+            why: string;
+            /** @default  */
             engine: string;
             /** @default 0 */
             memory_bytes: number;

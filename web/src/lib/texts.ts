@@ -426,6 +426,7 @@ export const t = {
     },
     now: "Now",
     helping: "You are helping",
+    why: "Why this one:",
     noJob: "No job yet. This machine begins by itself when somebody needs it.",
     untitled: "A job without a title",
     cause: "Cause",

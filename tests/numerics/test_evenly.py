@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crowdgrad.host.telling.evenly import bounded
+from crowdgrad.numerics.evenly import bounded
 
 
 def kept_of(stream: list[float], most: int) -> list[float]:
@@ -18,6 +18,7 @@ def kept_of(stream: list[float], most: int) -> list[float]:
     return points
 
 
+@settings(deadline=None)
 @given(
     most=st.integers(8, 64),
     every_s=st.floats(0.01, 100.0),
@@ -32,6 +33,7 @@ def test_a_regular_stream_leaves_no_hole(most: int, every_s: float, count: int) 
     assert max(gaps_s) <= 7 * mean_s
 
 
+@settings(deadline=None)
 @given(
     most=st.integers(8, 64),
     steps_s=st.lists(st.floats(0.0, 1e300, allow_subnormal=True), min_size=1, max_size=500),
