@@ -176,6 +176,8 @@ export const t = {
       needAgree: "Agree that volunteers can keep the data, or let only this computer help.",
       needMatchmaker: "Give the matchmaker’s address.",
       needHelper: "Only this computer may help: let at least one helper start.",
+      needHelpers: (waits: number) => `It waits for ${waits} volunteers, and only this computer may help: let as many helpers start, wait for fewer, or let others help.`,
+      needRoom: (waits: number, most: number) => `It waits for ${waits} volunteers, and takes ${most} at most: wait for fewer, or take more.`,
       saved: (path: string) => `Saved as ${path}`,
       command: "Start it from the command line with",
       toml: "What is in it",
