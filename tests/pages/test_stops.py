@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, expect
 from tests.chromium import needs_chromium
 from tests.matchmaker.running import Running as Matchmaker
 from tests.pages.panels import Running, panel, until
-from tests.pages.people import Visitor, visitor
+from tests.pages.people import PATIENCE_MS, Visitor, visitor
 
 pytestmark = [needs_chromium, pytest.mark.timeout(180)]
 
@@ -87,7 +87,16 @@ def test_while_it_waits_for_volunteers(owner: Visitor, running: Running) -> None
     expect(owner.see("start-hosting")).to_be_disabled()
     owner.press("reach-network")
     owner.press("agree")
-    owner.start()
+    owner.press("start-hosting")
+    owner.waits_for("stop-hosting")
+    owner.go("Runs")  # who leaves meanwhile is not called back
+    found = owner.page.get_by_role("listitem").filter(has_text="Waiting")
+    expect(found).to_be_visible(timeout=PATIENCE_MS)
+    owner.go("Host")
+    expect(owner.see("start-hosting")).to_be_enabled()
+    assert owner.page.url.endswith("#/host")
+    owner.go("Runs")
+    found.get_by_role("link").first.click()
     owner.expects_state("waiting")
     expect(owner.see("volunteers")).to_contain_text("local-1")
     ends_by_stop(owner, running)

@@ -123,10 +123,12 @@ def test_a_task_can_be_stopped(browser):
 
 
 def test_a_draft_is_saved_as_a_job_file(browser, tmp_path):
-    told = browser.ask("POST", "/api/job", {"draft": DRAFT, "folder": str(tmp_path)})
+    wish = {"draft": DRAFT, "folder": str(tmp_path), "helpers": 2, "reach": "here"}
+    told = browser.ask("POST", "/api/job", wish)
     assert told["path"] == str(tmp_path / "job.toml")
     assert "“here”" in told["toml"]
-    assert told["command"].startswith("crowdgrad host ")
+    start = f"crowdgrad host {tmp_path}/job.toml --helpers 2 --host 127.0.0.1 "
+    assert told["command"].startswith(start)
 
 
 @pytest.fixture(scope="module")

@@ -1123,6 +1123,14 @@ export interface components {
         SaveWish: {
             draft: components["schemas"]["Draft"];
             folder?: string | null;
+            /** @default 0 */
+            helpers: number;
+            /**
+             * @default here
+             * @enum {string}
+             */
+            reach: "here" | "network" | "matchmaker";
+            matchmaker?: string | null;
         };
         /** Saved */
         Saved: {

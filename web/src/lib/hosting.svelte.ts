@@ -4,7 +4,7 @@ import { rescale } from "./estimate.ts";
 import { capital } from "./format.ts";
 import { missing } from "./readiness.ts";
 import { recall, remember } from "./tab.ts";
-import type { CheckReport, DataFound, Draft, Estimate, Reach, ReadyModel, RecipeInfo } from "./types.ts";
+import type { CheckReport, DataFound, Draft, Estimate, HostWish, Reach, ReadyModel, RecipeInfo } from "./types.ts";
 
 const KEY = "crowdgrad-host";
 const FOUND = "crowdgrad-host-found";
@@ -134,6 +134,12 @@ class Hosting {
   /** Helpers on one computer share it. */
   get computers(): number {
     return this.now.reach === "here" ? 1 : this.draft.volunteers.maximum;
+  }
+
+  /** What is asked for, started or saved. */
+  get wish(): Pick<HostWish, "helpers" | "reach" | "matchmaker"> & { draft: Draft } {
+    const { draft, helpers, reach, matchmaker } = this.now;
+    return { draft, helpers, reach, ...(reach === "matchmaker" ? { matchmaker: matchmaker.trim() } : {}) };
   }
 
   /** Why it cannot start yet; empty: it can. */

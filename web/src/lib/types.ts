@@ -35,6 +35,7 @@ export type HostWish = OfPanel["HostWish"];
 export type Reach = HostWish["reach"];
 export type CheckReport = OfPanel["Travels"] | OfPanel["Stays"];
 export type Estimate = OfPanel["Estimate"];
+export type SaveWish = OfPanel["SaveWish"];
 export type Saved = OfPanel["Saved"];
 export type Started = OfPanel["Started"];
 export type RunSeen = OfPanel["Seen"];
