@@ -44,7 +44,7 @@ def test_a_broken_row_is_named_and_may_be_left_out(owner: Visitor, tmp_path: Pat
     expect(owner.page.get_by_text("line 62")).to_have_count(1)  # and not twice in one message
     owner.press("skip-bad")
     owner.waits_for("data-preview", "60 records")
-    owner.waits_for("data-problems", "1 records left out")
+    owner.waits_for("data-problems", "1 record left out")
     expect(owner.page.get_by_role("alert")).to_have_count(0)
 
 

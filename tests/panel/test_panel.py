@@ -84,7 +84,7 @@ def test_a_broken_row_ends_in_its_line_and_advice(browser):
     skipped = {"source": told["set"], "skip_bad": True}
     task = browser.task(browser.ask("POST", "/api/data", skipped)["task"])
     assert task["result"]["records"] == 60
-    assert any("1 records left out" in words for words in task["result"]["problems"])
+    assert any("1 record left out" in words for words in task["result"]["problems"])
 
 
 @pytest.mark.parametrize("name", ["../a", "/a", "a/../../b", ".a", "a/.b", "", "..\\a", "a\nb"])

@@ -1154,6 +1154,8 @@ export interface components {
             epochs_done: number | null;
             epochs: number | null;
             watched: string;
+            /** @enum {string} */
+            better: "higher" | "lower";
             best: string;
             test: string;
             started_at: number;

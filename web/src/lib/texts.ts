@@ -14,8 +14,10 @@ export const t = {
     run: "Run – crowdgrad",
     runs: "Runs – crowdgrad",
     work: "Lend this computer – crowdgrad",
+    of: (title: string) => `${title} – crowdgrad`,
+    asked: (title: string) => `● A question for you – ${title}`,
   },
-  nav: { label: "Pages", start: "Start", host: "Host", runs: "Runs", work: "Lend" },
+  nav: { label: "Pages", start: "Start", host: "Host", runs: "Runs", work: "Lend", asked: "Lend: a host asks for help and waits for your answer" },
   loading: "Loading…",
   trouble: {
     panel: {
@@ -286,7 +288,12 @@ export const t = {
       zoom: (title: string) => `Which part of ${title} is shown`,
       steps: { closer: "Closer", wider: "Wider", earlier: "Earlier", later: "Later", all: "Show all" },
       stepOf: (step: string, title: string) => `${step}: ${title}`,
-      empty: "The curve begins with the first update.",
+      empty: {
+        asking: "Loading…",
+        told: "The curve begins with the first update.",
+        failed: "What was noted of it could not be had.",
+        none: "Nothing was noted of it.",
+      },
       emptyMetric: "The curve begins with the first evaluation.",
       table: "The evaluations as a table",
       columns: { epoch: "Epoch", time: "Time", training: "Training loss", validation: "Validation loss" },
@@ -384,6 +391,7 @@ export const t = {
       version: (version: string) => `with version ${version}`,
       none: "There are no samples to show.",
       asking: "They appear as soon as the model can be asked.",
+      again: "Look again",
       picture: (label: string | null) => (label === null ? "a sample" : `a sample of ${label}`),
       features: (count: number) => plural(count, "number"),
     },
@@ -501,6 +509,7 @@ export const t = {
       share: "of all the work on this job",
       certificate: "Certificate of what this machine gave",
       download: "Download the certificate",
+      unknown: "What this machine gave cannot be read now. It is asked for again.",
       none: "The certificate appears here a minute after this machine has helped somebody else.",
     },
     log: {

@@ -47,6 +47,8 @@ export type Journal = OfPanel["Past"];
 
 // A run's host
 export type HostStatus = OfHost["Status"];
+/** Which way what is watched improves. */
+export type Better = HostStatus["better"];
 export type Member = OfHost["MemberStatus"];
 export type Point = OfHost["Point"];
 export type TrainingPoint = OfHost["TrainingPoint"];
