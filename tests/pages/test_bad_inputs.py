@@ -86,6 +86,16 @@ def test_hidden_files_of_a_folder_are_left_out(owner: Visitor, tmp_path: Path) -
     expect(owner.page.get_by_role("alert")).to_have_count(0)
 
 
+def test_what_is_dropped_beside_its_place_is_not_opened(owner: Visitor) -> None:
+    owner.go("Host")
+    for name in ("dragover", "drop"):
+        event = f"new DragEvent('{name}', {{bubbles: true, cancelable: true}})"
+        for where in ("document.body", "document.querySelector('[data-testid=drop-zone]')"):
+            assert owner.page.evaluate(f"{where}.dispatchEvent({event})") is False, (
+                "it is prevented"
+            )
+
+
 def test_files_and_paths_that_are_none(owner: Visitor, tmp_path: Path) -> None:
     (tmp_path / "empty.csv").write_text("")
     (tmp_path / "odd.exe").write_bytes(b"MZ\0")

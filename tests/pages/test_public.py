@@ -169,6 +169,6 @@ def test_where_nobody_asks_for_help_it_says_how_to_begin(browser: Browser, tmp_p
 
 def test_a_job_that_is_not_there_is_said_so(browser: Browser, place: Place) -> None:
     with visitor(browser, f"{place.matchmaker}/j/ZZZ-ZZZ") as guest:
-        expect(guest.page.get_by_role("heading", name="There is no such job here")).to_be_visible()
+        expect(guest.page.get_by_role("heading", name="There is nothing here")).to_be_visible()
         expect(guest.page.get_by_text("ZZZ-ZZZ").first).to_be_visible()
-        expect(guest.page.get_by_role("link", name="All jobs")).to_be_visible()
+        expect(guest.page.get_by_role("link", name="All open jobs")).to_be_visible()

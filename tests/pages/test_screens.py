@@ -146,6 +146,23 @@ def test_lend(browser: Browser, world: World) -> None:
         assert look_at(browser, world.panel.url, "lend", go) == []
 
 
+def test_a_host_that_cannot_write_says_so(browser: Browser, world: World) -> None:
+    status = world.caller.ask("GET", f"/api/runs/{world.running}/status")
+    full = {**status["checkpoint"], "trouble": "CHECKPOINTS ARE PAUSED: the disk is full."}
+
+    def stream(socket: WebSocketRoute) -> None:
+        for event, data in (("hello", {"version": ""}), ("status", {**status, "checkpoint": full})):
+            socket.send(json.dumps({"event": event, "data": data}))
+
+    with visitor(browser, world.panel.url) as guest:
+        guest.page.route_web_socket(re.compile("/api/events"), stream)
+        guest.page.route("**/history", lambda route: route.abort())
+        guest.page.goto(f"{world.panel.base}/#/run/{world.running}")
+        guest.is_told("the disk is full")
+        expect(guest.page).to_have_title("Handwritten digits – crowdgrad")
+        expect(guest.see("curves")).not_to_contain_text("begins with the first update")
+
+
 def test_of_a_thousand_volunteers_only_those_in_sight_are_in_the_page(
     browser: Browser, world: World
 ) -> None:
