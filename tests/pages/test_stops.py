@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,17 +35,10 @@ def owner(browser: Browser, running: Running) -> Iterator[Visitor]:
     until(lambda: not running.at_work(), f"nothing is left: {running.at_work()}")
 
 
-def slow_table(folder: Path) -> Path:
-    """A table that takes a while to read."""
-    file = folder / "long.csv"
-    rows = (f"{n},{n % 7},{n % 11},{n % 3}\n" for n in range(1_000_000))
-    file.write_text("a,b,c,y\n" + "".join(rows))
-    return file
-
-
 def test_while_data_is_prepared(owner: Visitor, running: Running, tmp_path: Path) -> None:
     owner.go("Host")
-    owner.see("data-path").fill(str(slow_table(tmp_path)))
+    os.mkfifo(tmp_path / "endless.csv")  # a table that nobody ever writes
+    owner.see("data-path").fill(str(tmp_path))
     owner.page.get_by_role("button", name="Use it").click()
     until(running.at_work, "the data is read")
     owner.go("Start")
@@ -55,8 +49,12 @@ def test_while_data_is_prepared(owner: Visitor, running: Running, tmp_path: Path
     until(lambda: not running.at_work(), "nobody reads any more")
 
 
-def test_while_a_model_is_checked(owner: Visitor, running: Running) -> None:
+def test_while_a_model_is_checked(owner: Visitor, running: Running, tmp_path: Path) -> None:
+    (tmp_path / "endless.py").write_text("import threading\nthreading.Event().wait()\n")
     owner.choose("digits")
+    owner.press("model-own")
+    owner.see("task").fill("endless:task")
+    owner.see("task-folder").fill(str(tmp_path))
     owner.press("check-model")
     until(running.at_work, "the model is checked")
     owner.page.reload()
