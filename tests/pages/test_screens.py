@@ -65,7 +65,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         finished = _hosted(caller, {**DRAFT, "stop": {"epochs": 40}}, helpers=1)
         caller.child(finished[0], "over")
         # It does not end here: it rests while nobody looks.
-        going = _hosted(caller, {**DRAFT, "stop": {"epochs": 5000}}, helpers=0)
+        going = _hosted(caller, {**DRAFT, "stop": {"epochs": 10_000}}, helpers=0)
         where = caller.ask("GET", f"/api/runs/{going[1]}/job")["routes"][0]
         caller.ask("POST", "/api/work", {"target": where, "limits": LIMITS})
         question = until(lambda: _question(caller), "the owner is asked")
