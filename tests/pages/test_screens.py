@@ -164,6 +164,23 @@ def test_a_host_that_cannot_write_says_so(browser: Browser, world: World) -> Non
         expect(guest.see("curves")).not_to_contain_text("begins with the first update")
 
 
+def test_a_model_that_does_not_answer_may_be_asked_again(browser: Browser, world: World) -> None:
+    with visitor(browser, world.panel.url) as guest:
+        guest.page.route("**/samples?*", lambda route: route.abort())
+        guest.page.route("**/predict", lambda route: route.abort())
+        guest.page.goto(f"{world.panel.base}/#/run/{world.finished}")
+        again = guest.see("samples").get_by_role("button", name="Look again")
+        expect(again).to_be_visible(timeout=PATIENCE_MS)
+        guest.page.unroute("**/samples?*")
+        again.click()
+        guest.waits_for("samples", "of 24 right")
+        expect(again).to_have_count(0)
+        guest.draw(ONE)
+        guest.is_told("does not answer on this machine")
+        guest.press("draw-clear")
+        expect(guest.page.get_by_role("alert")).to_have_count(0)
+
+
 def test_of_a_thousand_volunteers_only_those_in_sight_are_in_the_page(
     browser: Browser, world: World
 ) -> None:
