@@ -44,7 +44,7 @@ def test_a_broken_row_is_named_and_may_be_left_out(owner: Visitor, tmp_path: Pat
     expect(owner.page.get_by_text("line 62")).to_have_count(1)  # and not twice in one message
     owner.press("skip-bad")
     owner.waits_for("data-preview", "60 records")
-    owner.waits_for("data-problems", "1 records left out")
+    owner.waits_for("data-problems", "1 record left out")
     expect(owner.page.get_by_role("alert")).to_have_count(0)
 
 
@@ -84,6 +84,16 @@ def test_hidden_files_of_a_folder_are_left_out(owner: Visitor, tmp_path: Path) -
     owner.see("folder-input").set_input_files(tmp_path / "set")
     owner.waits_for("data-preview", "60 records")
     expect(owner.page.get_by_role("alert")).to_have_count(0)
+
+
+def test_what_is_dropped_beside_its_place_is_not_opened(owner: Visitor) -> None:
+    owner.go("Host")
+    for name in ("dragover", "drop"):
+        event = f"new DragEvent('{name}', {{bubbles: true, cancelable: true}})"
+        for where in ("document.body", "document.querySelector('[data-testid=drop-zone]')"):
+            assert owner.page.evaluate(f"{where}.dispatchEvent({event})") is False, (
+                "it is prevented"
+            )
 
 
 def test_files_and_paths_that_are_none(owner: Visitor, tmp_path: Path) -> None:

@@ -89,7 +89,12 @@ def says_yes(lender: Visitor) -> None:
     expect(lender.see("work-state")).to_have_attribute("data-state", "asking")
     lender.page.reload()
     lender.waits_for("question", TITLE)
+    assert lender.page.title().startswith("● A question for you")
+    expect(lender.see("asked")).to_contain_text("waits for your answer")
     lender.press("answer-once")
+    expect(lender.page.get_by_role("heading", name="Now", exact=True)).to_be_focused()
+    expect(lender.see("asked")).to_be_empty()
+    assert lender.page.title() == "Lend this computer – crowdgrad"
     is_helping(lender)
 
 
@@ -108,6 +113,7 @@ def pauses(lender: Visitor) -> None:
     lender.press("pause")
     lender.waits_for("work-reason", "Paused by you, until you resume.")
     expect(lender.see("work-state")).to_have_text("Paused")
+    expect(lender.see("resume")).to_be_focused()
     expect(lender.page.get_by_text("Nothing is computed now.")).to_be_visible()
     lender.press("pause-2")
     lender.waits_for("work-reason", re.compile(r"Paused by you until \d\d:\d\d\."))

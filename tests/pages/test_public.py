@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from tests.chromium import needs_chromium
 from tests.pages.panels import Hosting, heard, host, job_file, process, volunteer
@@ -58,6 +58,35 @@ def test_a_job_tells_everybody_what_it_is_for_and_how_to_join(
         expect(guest.page.get_by_role("link", name="ada@example.org")).to_be_visible()
         assert guest.serious() == []
         assert guest.complaints == []
+
+
+def test_what_is_typed_elsewhere_can_be_copied(browser: Browser, place: Place) -> None:
+    with visitor(browser, place.page) as guest:
+        guest.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        button = guest.page.get_by_role("button", name="Copy crowdgrad work")
+        said = guest.page.get_by_role("status").filter(has_text="Copied")
+        button.click()
+        expect(said).to_have_count(1)  # for who cannot see the button
+        expect(button).to_have_text("Copied")
+        copied = guest.page.evaluate("navigator.clipboard.readText()")
+        assert copied.startswith(f"crowdgrad work {place.host.told['code']}")
+        expect(said).to_have_count(0)
+        expect(button).to_have_text("Copy")
+        # As on plain http, from another machine of the network.
+        guest.page.evaluate("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
+        button.click()
+        expect(guest.page.get_by_text("Copying is not allowed here")).to_be_visible()
+
+
+def test_who_is_not_named_is_counted(browser: Browser, place: Place) -> None:
+    def crowded(route: Route) -> None:
+        told = route.fetch().json()
+        route.fulfill(json={**told, "took_part": 1200, "members": told["members"][:1] * 100})
+
+    with visitor(browser, "about:blank") as guest:
+        guest.page.route("**/job.json", crowded)
+        guest.page.goto(place.page)
+        expect(guest.page.get_by_text("and 1,150 more")).to_be_visible(timeout=PATIENCE_MS)
 
 
 def test_the_matchmaker_lists_it_by_cause_and_finds_it(browser: Browser, place: Place) -> None:
@@ -140,5 +169,6 @@ def test_where_nobody_asks_for_help_it_says_how_to_begin(browser: Browser, tmp_p
 
 def test_a_job_that_is_not_there_is_said_so(browser: Browser, place: Place) -> None:
     with visitor(browser, f"{place.matchmaker}/j/ZZZ-ZZZ") as guest:
+        expect(guest.page.get_by_role("heading", name="There is nothing here")).to_be_visible()
         expect(guest.page.get_by_text("ZZZ-ZZZ").first).to_be_visible()
-        expect(guest.page.get_by_role("link").first).to_be_visible()
+        expect(guest.page.get_by_role("link", name="All open jobs")).to_be_visible()

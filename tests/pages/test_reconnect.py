@@ -34,6 +34,20 @@ def test_it_goes_on_whatever_breaks(browser: Browser, tmp_path: Path) -> None:
             is_let_in_again(page, again)
 
 
+def test_a_tab_that_nobody_has_looked_at_lets_go(browser: Browser, tmp_path: Path) -> None:
+    hidden = "Object.defineProperty(document, 'hidden', {configurable: true, get: () => true});"
+    with panel(tmp_path / "panel") as running, visitor(browser, running.url) as page:
+        page.page.add_init_script(NOTE_SOCKETS + hidden)
+        page.page.clock.install()
+        page.page.goto(running.base)
+        page.page.wait_for_function("sockets[0]?.readyState === WebSocket.OPEN")
+        page.page.clock.fast_forward(11_000)
+        page.page.wait_for_function("sockets[0].readyState === WebSocket.CLOSED")
+        page.page.evaluate("delete document.hidden")
+        page.page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+        page.page.wait_for_function("sockets[1]?.readyState === WebSocket.OPEN")
+
+
 def begins(page: Visitor, running: Running) -> None:
     page.choose("digits")
     page.slide("Epochs", "1000")

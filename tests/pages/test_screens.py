@@ -64,7 +64,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         caller = Caller(running.url)
         finished = _hosted(caller, {**DRAFT, "stop": {"epochs": 40}}, helpers=1)
         caller.child(finished[0], "over")
-        going = _hosted(caller, {**DRAFT, "stop": {"epochs": 100_000}}, helpers=0)
+        # It does not end here: it rests while nobody looks.
+        going = _hosted(caller, {**DRAFT, "stop": {"epochs": 10_000}}, helpers=0)
         where = caller.ask("GET", f"/api/runs/{going[1]}/job")["routes"][0]
         caller.ask("POST", "/api/work", {"target": where, "limits": LIMITS})
         question = until(lambda: _question(caller), "the owner is asked")
@@ -144,6 +145,40 @@ def test_lend(browser: Browser, world: World) -> None:
 
     with world.at_work():
         assert look_at(browser, world.panel.url, "lend", go) == []
+
+
+def test_a_host_that_cannot_write_says_so(browser: Browser, world: World) -> None:
+    status = world.caller.ask("GET", f"/api/runs/{world.running}/status")
+    full = {**status["checkpoint"], "trouble": "CHECKPOINTS ARE PAUSED: the disk is full."}
+
+    def stream(socket: WebSocketRoute) -> None:
+        for event, data in (("hello", {"version": ""}), ("status", {**status, "checkpoint": full})):
+            socket.send(json.dumps({"event": event, "data": data}))
+
+    with visitor(browser, world.panel.url) as guest:
+        guest.page.route_web_socket(re.compile("/api/events"), stream)
+        guest.page.route("**/history", lambda route: route.abort())
+        guest.page.goto(f"{world.panel.base}/#/run/{world.running}")
+        guest.is_told("the disk is full")
+        expect(guest.page).to_have_title("Handwritten digits – crowdgrad")
+        expect(guest.see("curves")).not_to_contain_text("begins with the first update")
+
+
+def test_a_model_that_does_not_answer_may_be_asked_again(browser: Browser, world: World) -> None:
+    with visitor(browser, world.panel.url) as guest:
+        guest.page.route("**/samples?*", lambda route: route.abort())
+        guest.page.route("**/predict", lambda route: route.abort())
+        guest.page.goto(f"{world.panel.base}/#/run/{world.finished}")
+        again = guest.see("samples").get_by_role("button", name="Look again")
+        expect(again).to_be_visible(timeout=PATIENCE_MS)
+        guest.page.unroute("**/samples?*")
+        again.click()
+        guest.waits_for("samples", "of 24 right")
+        expect(again).to_have_count(0)
+        guest.draw(ONE)
+        guest.is_told("does not answer on this machine")
+        guest.press("draw-clear")
+        expect(guest.page.get_by_role("alert")).to_have_count(0)
 
 
 def test_of_a_thousand_volunteers_only_those_in_sight_are_in_the_page(

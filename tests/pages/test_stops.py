@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from playwright.sync_api import Browser, expect
 from tests.chromium import needs_chromium
 from tests.matchmaker.running import Running as Matchmaker
 from tests.pages.panels import Running, panel, until
-from tests.pages.people import Visitor, visitor
+from tests.pages.people import PATIENCE_MS, Visitor, visitor
 
 pytestmark = [needs_chromium, pytest.mark.timeout(180)]
 
@@ -34,17 +35,10 @@ def owner(browser: Browser, running: Running) -> Iterator[Visitor]:
     until(lambda: not running.at_work(), f"nothing is left: {running.at_work()}")
 
 
-def slow_table(folder: Path) -> Path:
-    """A table that takes a while to read."""
-    file = folder / "long.csv"
-    rows = (f"{n},{n % 7},{n % 11},{n % 3}\n" for n in range(1_000_000))
-    file.write_text("a,b,c,y\n" + "".join(rows))
-    return file
-
-
 def test_while_data_is_prepared(owner: Visitor, running: Running, tmp_path: Path) -> None:
     owner.go("Host")
-    owner.see("data-path").fill(str(slow_table(tmp_path)))
+    os.mkfifo(tmp_path / "endless.csv")  # a table that nobody ever writes
+    owner.see("data-path").fill(str(tmp_path))
     owner.page.get_by_role("button", name="Use it").click()
     until(running.at_work, "the data is read")
     owner.go("Start")
@@ -55,8 +49,12 @@ def test_while_data_is_prepared(owner: Visitor, running: Running, tmp_path: Path
     until(lambda: not running.at_work(), "nobody reads any more")
 
 
-def test_while_a_model_is_checked(owner: Visitor, running: Running) -> None:
+def test_while_a_model_is_checked(owner: Visitor, running: Running, tmp_path: Path) -> None:
+    (tmp_path / "endless.py").write_text("import threading\nthreading.Event().wait()\n")
     owner.choose("digits")
+    owner.press("model-own")
+    owner.see("task").fill("endless:task")
+    owner.see("task-folder").fill(str(tmp_path))
     owner.press("check-model")
     until(running.at_work, "the model is checked")
     owner.page.reload()
@@ -71,9 +69,11 @@ def test_while_the_host_starts(owner: Visitor, running: Running) -> None:
     owner.choose("digits")
     owner.press("start-hosting")
     until(running.at_work, "the host starts")
+    expect(owner.see("stop-hosting")).to_be_focused()
     owner.press("stop-hosting")
     expect(owner.page.get_by_text("It was stopped before it began.")).to_be_visible()
     expect(owner.see("start-hosting")).to_be_enabled()
+    expect(owner.see("start-hosting")).to_be_focused()
     until(lambda: not running.at_work(), "no host is left")
     owner.go("Start")
     expect(owner.see("now")).to_contain_text("Nothing runs on this machine now.")
@@ -83,7 +83,20 @@ def test_while_it_waits_for_volunteers(owner: Visitor, running: Running) -> None
     owner.choose("digits")
     owner.slide("It waits for", "2")
     owner.slide("Helpers on this computer", "1")
-    owner.start()
+    expect(owner.page.get_by_text("It waits for 2 volunteers, and only this")).to_be_visible()
+    expect(owner.see("start-hosting")).to_be_disabled()
+    owner.press("reach-network")
+    owner.press("agree")
+    owner.press("start-hosting")
+    owner.waits_for("stop-hosting")
+    owner.go("Runs")  # who leaves meanwhile is not called back
+    found = owner.page.get_by_role("listitem").filter(has_text="Waiting")
+    expect(found).to_be_visible(timeout=PATIENCE_MS)
+    owner.go("Host")
+    expect(owner.see("start-hosting")).to_be_enabled()
+    assert owner.page.url.endswith("#/host")
+    owner.go("Runs")
+    found.get_by_role("link").first.click()
     owner.expects_state("waiting")
     expect(owner.see("volunteers")).to_contain_text("local-1")
     ends_by_stop(owner, running)

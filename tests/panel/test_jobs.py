@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import shlex
 import tomllib
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
+from crowdgrad.cli.main import parser
 from crowdgrad.errors import JobFileError, UserError
+from crowdgrad.panel.api.jobs import SaveWish, at_terminal
 from crowdgrad.panel.jobs import Draft, Stop, Volunteers, save, save_to_check, to_toml
+from crowdgrad.settings import Settings
 
 
 def test_a_draft_is_written_with_what_it_says_and_no_more():
@@ -46,6 +51,8 @@ def test_what_a_job_file_does_not_know_is_no_draft(more):
         TypeAdapter(Draft).validate_python({"title": "", "data": "digits", **more})
 
 
+READY = Draft(title="Digits", data="digits", model={"kind": "mlp"})
+USUAL = Settings(home=Settings().home.expanduser())
 TEXTS = st.text(st.characters(exclude_categories=("Cs",)))
 KEYS = st.from_regex(r"[A-Za-z0-9_-]{1,64}", fullmatch=True)
 VALUES = st.one_of(
@@ -98,9 +105,41 @@ def test_what_is_no_path_is_said_so(tmp_path, folder):
 
 
 def test_what_is_written_for_a_check_lies_where_its_task_is_looked_for(tmp_path):
-    ready = Draft(title="Digits", data="digits", model={"kind": "mlp"})
-    assert save_to_check(ready, tmp_path / "scratch").parent == tmp_path / "scratch"
+    assert save_to_check(READY, tmp_path / "scratch").parent == tmp_path / "scratch"
     own = Draft(title="Digits", data="digits", task="a:b", folder=str(tmp_path))
     files = {save_to_check(own, tmp_path / "scratch") for _ in range(2)}
     assert {file.parent for file in files} == {tmp_path}
     assert len(files) == 2, "checks at the same time keep out of each other's way"
+
+
+def started_by(command):
+    program, *words = shlex.split(command)
+    assert program == "crowdgrad"
+    return parser().parse_args(words)
+
+
+@pytest.mark.parametrize(
+    ("reach", "host", "matchmaker"),
+    [
+        ("here", "127.0.0.1", None),
+        ("network", None, None),
+        ("matchmaker", None, "https://x.org/a b"),
+    ],
+)
+def test_at_a_terminal_it_is_reached_as_widely_as_was_chosen(tmp_path, reach, host, matchmaker):
+    job = tmp_path / "my $(job).toml"
+    wish = SaveWish(draft=READY, helpers=3, reach=reach, matchmaker=matchmaker)
+    args = started_by(at_terminal(USUAL, Path("runs"), job, wish))
+    assert (args.job, args.helpers, args.host, args.matchmaker) == (str(job), 3, host, matchmaker)
+    assert (args.home, args.runs, args.yes, args.plain) == (None, "runs", False, False)
+
+
+def test_at_a_terminal_it_finds_keys_and_results_where_the_panel_has_them(tmp_path):
+    runs, wish = tmp_path / "my runs", SaveWish(draft=READY)
+    args = started_by(at_terminal(Settings(home=tmp_path), runs, tmp_path / "job.toml", wish))
+    assert (args.home, args.runs, args.host) == (str(tmp_path), str(runs), "127.0.0.1")
+
+
+def test_nobody_starts_helpers_without_end(tmp_path):
+    with pytest.raises(JobFileError, match="65 helpers"):
+        at_terminal(USUAL, Path("runs"), tmp_path, SaveWish(draft=READY, helpers=65))

@@ -84,7 +84,7 @@ def test_a_broken_row_ends_in_its_line_and_advice(browser):
     skipped = {"source": told["set"], "skip_bad": True}
     task = browser.task(browser.ask("POST", "/api/data", skipped)["task"])
     assert task["result"]["records"] == 60
-    assert any("1 records left out" in words for words in task["result"]["problems"])
+    assert any("1 record left out" in words for words in task["result"]["problems"])
 
 
 @pytest.mark.parametrize("name", ["../a", "/a", "a/../../b", ".a", "a/.b", "", "..\\a", "a\nb"])
@@ -123,10 +123,12 @@ def test_a_task_can_be_stopped(browser):
 
 
 def test_a_draft_is_saved_as_a_job_file(browser, tmp_path):
-    told = browser.ask("POST", "/api/job", {"draft": DRAFT, "folder": str(tmp_path)})
+    wish = {"draft": DRAFT, "folder": str(tmp_path), "helpers": 2, "reach": "here"}
+    told = browser.ask("POST", "/api/job", wish)
     assert told["path"] == str(tmp_path / "job.toml")
     assert "“here”" in told["toml"]
-    assert told["command"].startswith("crowdgrad host ")
+    start = f"crowdgrad host {tmp_path}/job.toml --helpers 2 --host 127.0.0.1 "
+    assert told["command"].startswith(start)
 
 
 @pytest.fixture(scope="module")

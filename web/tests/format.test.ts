@@ -14,5 +14,7 @@ test("sizes and times have their unit", () => {
 });
 
 test("shares are spelled as such, losses are not", () => {
-  assert.deepEqual([score(0.965, "accuracy"), score(0.0696, null), score(null, null)], ["96.50 %", "0.06960", "–"]);
+  assert.deepEqual([score(0.965, "accuracy", "higher"), score(0.0696, null, "lower"), score(null, null, "lower")], ["96.50 %", "0.0696", "–"]);
+  assert.equal(score(0.25, "word error rate", "lower"), "0.2500"); // as its host says it
+  assert.deepEqual([score(1.5, "f1 sum", "higher"), score(12_345, "perplexity", "lower")], ["1.5000", "1.235e+4"]);
 });

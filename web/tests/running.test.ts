@@ -18,7 +18,7 @@ test("a host that died cannot be running", () => {
 });
 
 test("a word nobody knows is no state", () => {
-  assert.equal(stateNow(null, seen({ state: "dancing" })), "unknown");
+  assert.equal(stateNow(null, seen({ state: "dancing" as RunSeen["state"] })), "unknown");
   assert.equal(stateNow(null, null), "unknown");
 });
 

@@ -53,6 +53,8 @@ class Seen:
     epochs: int | None
     watched: str
     """The first metric, or `loss`."""
+    better: Better
+    """Which way it improves."""
     best: str
     """The best validation score, for people; `–` if there is none."""
     test: str
@@ -113,6 +115,7 @@ def _look(folder: Path, told: dict[str, Any]) -> Seen:
         epochs_done=outcome.get("epochs_done"),
         epochs=outcome.get("epochs") or told.get("stop", {}).get("epochs"),
         watched=_metric(told)[0] or "loss",
+        better=_metric(told)[1],
         best=_spelled(told, outcome.get("best")),
         test=_spelled(told, outcome.get("test")),
         started_at=_started_at(folder, run),

@@ -15,6 +15,7 @@ import msgspec
 import segno
 
 from crowdgrad.domain.job import JobState
+from crowdgrad.domain.program import Better
 from crowdgrad.host.evaluation import Scores
 from crowdgrad.host.folder import started_at
 from crowdgrad.host.telling.history import thinned
@@ -83,6 +84,8 @@ class JobPage:
     metric: str | None
     watched: str
     """The first metric, or `loss`."""
+    better: Better
+    """Which way it improves."""
     best: str
     """The best of what is watched, for people; `–` if there is none."""
     members: list[Helper]
@@ -120,6 +123,7 @@ def job_page(entry: Entry, status: Status, evaluations: Sequence[Scores]) -> Job
         epochs=status.epochs,
         metric=status.metric,
         watched=status.watched,
+        better=status.better,
         best=spell(status, status.best),
         members=[
             Helper(name=m.name, samples=m.samples, share=m.share, connected=m.connected)

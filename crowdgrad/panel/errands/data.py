@@ -138,7 +138,10 @@ def _of_folder(folder: DataFolder) -> DataFound:
     told = _told(name, manifest.title, fields, splits, manifest.card, some, None)
     if record is None:
         return told
-    bad = (f"{n:,} records left out: {kind}" for kind, n in record.bad_counts.items())
+    bad = (
+        f"{n:,} {'record' if n == 1 else 'records'} left out: {kind}"
+        for kind, n in record.bad_counts.items()
+    )
     return replace(told, fields=_columns(record), problems=(*told.problems, *bad))
 
 

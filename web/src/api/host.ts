@@ -388,6 +388,8 @@ export interface components {
             epochs: number;
             metric: string | null;
             watched: string;
+            /** @enum {string} */
+            better: "higher" | "lower";
             best: string;
             members: components["schemas"]["Helper"][];
             here: number;

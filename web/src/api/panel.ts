@@ -1125,6 +1125,14 @@ export interface components {
         SaveWish: {
             draft: components["schemas"]["Draft"];
             folder?: string | null;
+            /** @default 0 */
+            helpers: number;
+            /**
+             * @default here
+             * @enum {string}
+             */
+            reach: "here" | "network" | "matchmaker";
+            matchmaker?: string | null;
         };
         /** Saved */
         Saved: {
@@ -1148,6 +1156,8 @@ export interface components {
             epochs_done: number | null;
             epochs: number | null;
             watched: string;
+            /** @enum {string} */
+            better: "higher" | "lower";
             best: string;
             test: string;
             started_at: number;

@@ -28,12 +28,13 @@ export async function call<T, Body = unknown>(method: Method, path: string, body
     request.body = JSON.stringify(body);
   }
   let answer: Response;
+  let text: string;
   try {
     answer = await fetch(path, request);
+    text = await answer.text(); // which may break off, too
   } catch {
     throw new Refused(0, { code: "", ...t.trouble[boot().serves === "panel" ? "panel" : "server"] });
   }
-  const text = await answer.text();
   const told: unknown = text ? safely(text) : null;
   if (!answer.ok) throw new Refused(answer.status, problemOf(told, answer.status));
   return told as T;

@@ -1,6 +1,7 @@
 /** Something long that the panel does for us in a process of its own: begun, followed, stopped. */
 import { asProblem, call, get, type Problem } from "./api.ts";
 import { live } from "./live.svelte.ts";
+import { recall, remember } from "./tab.ts";
 import type { Begun, Result, Task } from "./types.ts";
 
 const LOOK_MS = 500;
@@ -23,12 +24,12 @@ export class Errand<T extends Result> {
 
   /** What was begun before a reload; null where nothing was, or the panel does not know it any more. */
   async again(): Promise<T | null> {
-    const id = sessionStorage.getItem(this.#key);
+    const id = recall<string>(this.#key);
     if (!id || this.running) return null;
     try {
       await get<Task<T>>(`/api/tasks/${id}`);
     } catch {
-      sessionStorage.removeItem(this.#key);
+      remember(this.#key, null);
       return null;
     }
     return this.running ? null : this.run(async () => ({ task: id }));
@@ -50,7 +51,7 @@ export class Errand<T extends Result> {
         return null;
       }
       this.#id = id;
-      sessionStorage.setItem(this.#key, id);
+      remember(this.#key, id);
       for (;;) {
         const told = await look<T>(id);
         if (turn !== this.#turn) return null;
@@ -68,7 +69,7 @@ export class Errand<T extends Result> {
       if (turn === this.#turn) {
         this.running = false;
         this.#id = "";
-        sessionStorage.removeItem(this.#key);
+        remember(this.#key, null);
       }
     }
   }
@@ -83,7 +84,7 @@ export class Errand<T extends Result> {
     this.#abort.abort();
     if (this.#id) void call("DELETE", `/api/tasks/${this.#id}`).catch(() => undefined);
     this.#id = "";
-    sessionStorage.removeItem(this.#key);
+    remember(this.#key, null);
     this.stopped = this.running;
     this.running = false;
   }

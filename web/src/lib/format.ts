@@ -1,6 +1,7 @@
 /** Numbers and times for people: always with their unit. */
 import { clock } from "./clock.ts";
 import { t } from "./texts.ts";
+import type { Better } from "./types.ts";
 
 const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const TENTHS = new Intl.NumberFormat("en", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
@@ -49,8 +50,10 @@ export function relative(at: number, now: number = clock()): string {
   return away < 0 ? t.time.ago(duration(-away)) : t.time.ahead(duration(away));
 }
 
-export function score(value: number | null | undefined, metric: string | null): string {
+/** As hosts spell it (`spell_score` in crowdgrad/host/telling/status.py): parts of a whole in per cent. */
+export function score(value: number | null | undefined, metric: string | null, better: Better): string {
   if (value === null || value === undefined) return "–";
-  const share = /accuracy|top|precision|recall|share|rate|f1/i.test(metric ?? "");
-  return share && value >= 0 && value <= 1 ? percent(value, 2) : value.toPrecision(4);
+  const share = better === "higher" && /accuracy|top|precision|recall|share|rate|f1/i.test(metric ?? "");
+  if (share && value >= 0 && value <= 1) return percent(value, 2);
+  return Math.abs(value) < 1000 ? value.toFixed(4) : value.toPrecision(4);
 }

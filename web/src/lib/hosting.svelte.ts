@@ -2,9 +2,9 @@
 import { get } from "./api.ts";
 import { rescale } from "./estimate.ts";
 import { capital } from "./format.ts";
+import { missing } from "./readiness.ts";
 import { recall, remember } from "./tab.ts";
-import { t } from "./texts.ts";
-import type { CheckReport, DataFound, Draft, Estimate, Reach, ReadyModel, RecipeInfo } from "./types.ts";
+import type { CheckReport, DataFound, Draft, Estimate, HostWish, Reach, ReadyModel, RecipeInfo } from "./types.ts";
 
 const KEY = "crowdgrad-host";
 const FOUND = "crowdgrad-host-found";
@@ -136,14 +136,15 @@ class Hosting {
     return this.now.reach === "here" ? 1 : this.draft.volunteers.maximum;
   }
 
+  /** What is asked for, started or saved. */
+  get wish(): Pick<HostWish, "helpers" | "reach" | "matchmaker"> & { draft: Draft } {
+    const { draft, helpers, reach, matchmaker } = this.now;
+    return { draft, helpers, reach, ...(reach === "matchmaker" ? { matchmaker: matchmaker.trim() } : {}) };
+  }
+
   /** Why it cannot start yet; empty: it can. */
   get missing(): string {
-    const words = t.host.publish;
-    if (!this.draft.data) return words.needData;
-    if (!this.draft.model && !this.draft.task?.includes(":")) return words.needTask;
-    if (this.now.reach === "here" && this.now.helpers < 1) return words.needHelper;
-    if (this.now.reach === "matchmaker" && !this.now.matchmaker.trim()) return words.needMatchmaker;
-    return this.now.reach !== "here" && !this.now.agree ? words.needAgree : "";
+    return missing(this.now);
   }
 }
 

@@ -1,14 +1,16 @@
 /** What the page about lending decides: whether we lend, hours, limits, the journal's lines. */
 import type { Child, Limits, WorkStatus } from "./types.ts";
 
-export type Lending = "off" | "starting" | "on";
+/** `ending`: it has said its last word, and its process is not gone yet. */
+export type Lending = "off" | "starting" | "on" | "ending";
 
 /** Whether this machine lends now, by what the stream and its children say. */
 export function lending(work: WorkStatus | null, children: readonly Child[]): Lending {
   const child = children.filter((one) => one.kind === "work").at(-1);
   if (child && (child.state === "over" || child.state === "failed")) return "off";
   if (work && work.state !== "over") return "on";
-  return child && !work ? "starting" : "off";
+  if (!child) return "off";
+  return work ? "ending" : "starting";
 }
 
 export interface Hours {
@@ -26,11 +28,17 @@ export function hoursOf(text: string): Hours | null {
   return { from: time(found[1], found[2]), to: time(found[3], found[4]) };
 }
 
+const TIME = /^([01]\d|2[0-3]):[0-5]\d$/;
+
+/** Why two times name no hours; empty: they do. */
+export function badHours(hours: Hours): "" | "incomplete" | "same" {
+  if (!TIME.test(hours.from) || !TIME.test(hours.to)) return "incomplete";
+  return hours.from === hours.to ? "same" : "";
+}
+
 /** What the volunteer is told; null: these two times name no hours. */
 export function spellHours(hours: Hours): string | null {
-  const valid = /^([01]\d|2[0-3]):[0-5]\d$/;
-  if (!valid.test(hours.from) || !valid.test(hours.to) || hours.from === hours.to) return null;
-  return `${hours.from}-${hours.to}`;
+  return badHours(hours) ? null : `${hours.from}-${hours.to}`;
 }
 
 export function sameLimits(a: Limits, b: Limits): boolean {

@@ -49,6 +49,7 @@ class Live {
     }
     this.run = run;
     this.#open();
+    this.#seen(); // a tab may be opened in the background
     document.onvisibilitychange = () => this.#seen();
   }
 

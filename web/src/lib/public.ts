@@ -1,5 +1,6 @@
 /** A job as everybody may see it, told by its host (`/job.json`) or by a matchmaker (`/v1/jobs`). */
-import type { Helper, JobPage, JobSummary } from "./types.ts";
+import { command, joining } from "./joining.ts";
+import type { Better, Helper, JobPage, JobSummary } from "./types.ts";
 
 export type Standing = "waiting" | "running" | "full" | "paused" | "away" | "quiet" | "finished" | "stopped" | "failed" | "unlisted";
 export interface Open {
@@ -33,6 +34,7 @@ export interface Training {
   epochs_done: number;
   epochs: number;
   watched: string;
+  better: Better;
   best: string;
   samples: number;
   samples_per_s: number;
@@ -43,35 +45,6 @@ export interface Training {
 }
 
 const OVER: readonly string[] = ["finished", "stopped", "failed"];
-/** What can be pasted into a terminal: signs that are seen, and no quote that would end ours. */
-const SAYABLE = /^[!-&(-~]+$/;
-const PLAIN = /^[A-Za-z0-9@%+=:,./_-]+$/;
-const quoted = (word: string): string => (PLAIN.test(word) ? word : `'${word}'`);
-
-/** What a volunteer types; without a target: to help anybody. Empty where it cannot be said. */
-export function command(target: string, matchmaker = ""): string {
-  if (target && !SAYABLE.test(target)) return "";
-  const where = SAYABLE.test(matchmaker) ? `--matchmaker ${quoted(matchmaker)}` : "";
-  return ["crowdgrad work", target && quoted(target), where].filter(Boolean).join(" ");
-}
-
-type Ways = Pick<JobPage, "code" | "local_code" | "link" | "matchmaker">;
-
-/** As `crowdgrad host` says it, see crowdgrad/cli/joining.py: what works from furthest away. */
-export function joining({ code, local_code, link, matchmaker }: Ways): string {
-  if (code) return command(code, (matchmaker ?? "").replace(/\/$/, ""));
-  const target = link || local_code;
-  return target ? command(target) : "";
-}
-
-/** Whether nobody from another machine can come. */
-export function onlyHere({ code, local_code, link }: Ways): boolean {
-  if (code || local_code || !link.startsWith("crowdgrad://")) return false;
-  const [way = "", query = ""] = link.slice("crowdgrad://".length).split("#")[0]?.split("/?") ?? [];
-  const ways = [way.replace(/\/$/, ""), ...new URLSearchParams(query).getAll("also")].filter(Boolean);
-  return ways.length > 0 && ways.every((one) => /^(127\.[0-9.]+|\[::1\]|localhost):[0-9]+$/i.test(one));
-}
-
 export function ofHost(told: JobPage): Open {
   const over = OVER.includes(told.state);
   const paused: Standing = told.paused ? "paused" : told.state === "running" ? "running" : "waiting";
@@ -90,6 +63,7 @@ export function ofHost(told: JobPage): Open {
       epochs_done: told.epochs_done,
       epochs: told.epochs,
       watched: told.watched,
+      better: told.better,
       best: told.best,
       samples: told.samples,
       samples_per_s: told.samples_per_s,
@@ -161,21 +135,6 @@ export function byCause(jobs: readonly JobSummary[], wanted = ""): Group[] {
   return [...groups.values()].sort(
     (a, b) => Number(!a.cause) - Number(!b.cause) || b.jobs.length - a.jobs.length || a.cause.localeCompare(b.cause),
   );
-}
-
-/** Points of a polyline within `width` × `height`, `pad` from every edge. */
-export function spark(curve: readonly { at_s: number; value: number }[], width: number, height: number, pad = 4): string {
-  if (curve.length === 0) return "";
-  const times = curve.map((point) => point.at_s);
-  const values = curve.map((point) => point.value);
-  const scale = (all: number[], size: number) => {
-    const least = Math.min(...all);
-    const span = Math.max(...all) - least;
-    return (value: number): number => (span === 0 ? size / 2 : pad + ((value - least) / span) * (size - 2 * pad));
-  };
-  const x = scale(times, width);
-  const y = scale(values, height);
-  return curve.map((point) => `${x(point.at_s).toFixed(1)},${(height - y(point.value)).toFixed(1)}`).join(" ");
 }
 
 /** Contact as a link, where it plainly is one. */

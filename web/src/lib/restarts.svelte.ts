@@ -1,17 +1,10 @@
 /** Which child goes on with which run: it says so itself only once it has begun. */
+import { recall, remember } from "./tab.ts";
 
 const KEY = "crowdgrad-restarts";
 
-function kept(): Record<string, string> {
-  try {
-    return JSON.parse(sessionStorage.getItem(KEY) ?? "{}") as Record<string, string>;
-  } catch {
-    return {};
-  }
-}
-
 class Restarts {
-  #of = $state<Record<string, string>>(kept());
+  #of = $state(recall<Record<string, string>>(KEY) ?? {});
 
   child(run: string): string {
     return this.#of[run] ?? "";
@@ -19,11 +12,7 @@ class Restarts {
 
   note(run: string, child: string): void {
     this.#of[run] = child;
-    try {
-      sessionStorage.setItem(KEY, JSON.stringify(this.#of));
-    } catch {
-      // A full or forbidden store costs only the memory of a reload.
-    }
+    remember(KEY, this.#of);
   }
 }
 

@@ -5,6 +5,8 @@ export type { Page };
 
 class Here {
   route = $state<Route>(parse(location.hash));
+  /** What the page is about, where that has a name of its own. */
+  title = $state("");
 
   constructor() {
     window.addEventListener("hashchange", () => {

@@ -35,6 +35,7 @@ export type HostWish = OfPanel["HostWish"];
 export type Reach = HostWish["reach"];
 export type CheckReport = OfPanel["Travels"] | OfPanel["Stays"];
 export type Estimate = OfPanel["Estimate"];
+export type SaveWish = OfPanel["SaveWish"];
 export type Saved = OfPanel["Saved"];
 export type Started = OfPanel["Started"];
 export type RunSeen = OfPanel["Seen"];
@@ -46,6 +47,8 @@ export type Journal = OfPanel["Past"];
 
 // A run's host
 export type HostStatus = OfHost["Status"];
+/** Which way what is watched improves. */
+export type Better = HostStatus["better"];
 export type Member = OfHost["MemberStatus"];
 export type Point = OfHost["Point"];
 export type TrainingPoint = OfHost["TrainingPoint"];
