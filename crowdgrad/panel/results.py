@@ -50,8 +50,10 @@ class DataFound:
     classes: tuple[str, ...] | None
     fields: tuple[DataField, ...]
     splits: Splits
+    notes: tuple[str, ...]
+    """What it says of itself."""
     problems: tuple[str, ...]
-    """What people should know before they train on it."""
+    """What people should look at before they train on it."""
     bytes: int
     fits: dict[str, str]
     """Why a kind of ready-made model cannot learn from it; empty where it can."""

@@ -101,7 +101,12 @@ def test_start(browser: Browser, world: World) -> None:
 
 def test_host(browser: Browser, world: World) -> None:
     def go(guest: Visitor) -> None:
-        guest.choose("digits")
+        guest.go("Host")
+        guest.waits_for("choose-digits")
+        with guest.page.expect_response("**/api/catalogue"):  # what was fetched is here now
+            guest.choose("digits")
+        expect(guest.see("data-note")).to_contain_text("not MNIST")
+        expect(guest.see("data-problems")).to_have_count(0)
         guest.press("check-model")
         guest.waits_for("check-report", "This model can travel")
 

@@ -80,7 +80,7 @@ def test_pages_that_ask_the_same_at_once_start_one_process(panel, monkeypatch):
         splits = Splits(train=1, validation=0, test=0)
         return DataFound(
             data="digits", title="", records=1, kind="other", shape=(), classes=None, fields=(),
-            splits=splits, problems=(), bytes=0, fits={}, samples=(),
+            splits=splits, notes=(), problems=(), bytes=0, fits={}, samples=(),
         )  # fmt: skip
 
     monkeypatch.setattr(material, "errand", errand)

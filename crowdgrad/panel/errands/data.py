@@ -142,7 +142,7 @@ def _of_folder(folder: DataFolder) -> DataFound:
         f"{n:,} {'record' if n == 1 else 'records'} left out: {kind}"
         for kind, n in record.bad_counts.items()
     )
-    return replace(told, fields=_columns(record), problems=(*told.problems, *bad))
+    return replace(told, fields=_columns(record), problems=tuple(bad))
 
 
 def _columns(record: Record) -> tuple[DataField, ...]:
@@ -172,7 +172,8 @@ def _told(
         classes=_classes(fields, about, labels),
         fields=tuple(map(_field, fields)),
         splits=splits,
-        problems=tuple(about.notes),
+        notes=tuple(about.notes),
+        problems=(),
         bytes=sum(field.bytes for field in fields) * records,
         fits={ready.kind: ready.fits(fields) for ready in KINDS},
         samples=tuple(_sample(kind, fields, some, about, row) for row in range(len(some[0]))),

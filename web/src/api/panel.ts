@@ -641,6 +641,7 @@ export interface components {
             classes: string[] | null;
             fields: components["schemas"]["DataField"][];
             splits: components["schemas"]["Splits"];
+            notes: string[];
             problems: string[];
             bytes: number;
             fits: {
