@@ -173,8 +173,11 @@ def test_a_model_that_does_not_answer_may_be_asked_again(browser: Browser, world
     with visitor(browser, world.panel.url) as guest:
         guest.page.route("**/samples?*", lambda route: route.abort())
         guest.page.route("**/predict", lambda route: route.abort())
+        guest.page.clock.install()
         guest.page.goto(f"{world.panel.base}/#/run/{world.finished}")
         again = guest.see("samples").get_by_role("button", name="Look again")
+        for _ in range(5):  # so often it is asked by itself, some seconds apart
+            guest.page.clock.run_for(4000)
         expect(again).to_be_visible(timeout=PATIENCE_MS)
         guest.page.unroute("**/samples?*")
         again.click()
