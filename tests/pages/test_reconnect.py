@@ -40,12 +40,17 @@ def test_a_tab_that_nobody_has_looked_at_lets_go(browser: Browser, tmp_path: Pat
         page.page.add_init_script(NOTE_SOCKETS + hidden)
         page.page.clock.install()
         page.page.goto(running.base)
-        page.page.wait_for_function("sockets[0]?.readyState === WebSocket.OPEN")
+        comes_true(page, "sockets[0]?.readyState === WebSocket.OPEN")
         page.page.clock.fast_forward(11_000)
-        page.page.wait_for_function("sockets[0].readyState === WebSocket.CLOSED")
+        comes_true(page, "sockets[0].readyState === WebSocket.CLOSED")
         page.page.evaluate("delete document.hidden")
         page.page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
-        page.page.wait_for_function("sockets[1]?.readyState === WebSocket.OPEN")
+        comes_true(page, "sockets[1]?.readyState === WebSocket.OPEN")
+
+
+def comes_true(page: Visitor, words: str) -> None:
+    """`wait_for_function` asks by `eval` from the second time on, which our pages forbid."""
+    until(lambda: page.page.evaluate(words), words)
 
 
 def begins(page: Visitor, running: Running) -> None:
