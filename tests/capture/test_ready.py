@@ -62,7 +62,10 @@ def text(length: int = 6) -> DataSet:
         ("diamonds", "mlp", {}, "mean_absolute_error"),
         ("imdb", "mlp", {}, "accuracy"),
         pytest.param("cifar10", "cnn", {}, "accuracy", marks=pytest.mark.slow),
-        ("digits", "cnn", {"blocks": 4, "dropout": 0.1}, "accuracy"),
+        ("digits", "cnn", {"blocks": 1, "dropout": 0.1}, "accuracy"),
+        pytest.param(
+            "digits", "cnn", {"blocks": 4, "dropout": 0.1}, "accuracy", marks=pytest.mark.slow
+        ),
         pytest.param("shakespeare", "gpt", {}, "perplexity", marks=pytest.mark.slow),
     ],
 )

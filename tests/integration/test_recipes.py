@@ -44,7 +44,12 @@ def trained(prepared: Prepared, settings: Settings, folder: Path, helpers: int) 
 @pytest.mark.parametrize(
     "recipe",
     [
-        cg.Downpour(lr=0.05, batch_size=50, push_every=2, fetch_every=4, rule=cg.rules.Adagrad()),
+        pytest.param(
+            cg.Downpour(
+                lr=0.05, batch_size=50, push_every=2, fetch_every=4, rule=cg.rules.Adagrad()
+            ),
+            marks=pytest.mark.slow,
+        ),
         cg.DCASGD(lr=0.05, batch_size=50, half_backups=True, publish_every=2),
         cg.Synchronous(lr=0.2, batch_size=50, quorum=0.75, grace_s=0.01),
     ],

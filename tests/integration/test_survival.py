@@ -261,6 +261,7 @@ def test_a_killed_host_goes_on_and_so_do_its_volunteers(run: Path, tmp_path: Pat
     assert outcome["test"]["metrics"]["accuracy"] >= 0.9
 
 
+@pytest.mark.slow  # so it is beneath the pages of tests/pages/test_reconnect.py, always
 def test_a_host_that_is_killed_is_started_again_by_itself(run: Path, tmp_path: Path) -> None:
     with Host(tmp_path, run) as host:
         host.resume(supervised=True)

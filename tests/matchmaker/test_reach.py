@@ -82,7 +82,7 @@ class Here:
             authority=NAME,
             path="/v1/reach",
             body=raw if signed_body is None else signed_body,
-            time_ms=int(time.time() * 1000) + 1000,  # it has just been started
+            time_ms=int(time.time() * 1000) + 60_000,  # it has been started this instant, always
             random_bytes=secrets.token_bytes,
         )
         return self.request(

@@ -98,6 +98,7 @@ def test_data_that_is_not_there_is_said_so(browser):
     assert "digits" in task["error"]["advice"]
 
 
+@pytest.mark.slow  # tests/pages checks one, always
 def test_a_model_that_travels_is_checked_and_estimated(browser):
     task = browser.task(browser.ask("POST", "/api/check", {"draft": DRAFT})["task"])
     assert task["state"] == "done", task["error"]
