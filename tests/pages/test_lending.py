@@ -116,7 +116,7 @@ def pauses(lender: Visitor) -> None:
     expect(lender.see("resume")).to_be_focused()
     expect(lender.page.get_by_text("Nothing is computed now.")).to_be_visible()
     lender.press("pause-2")
-    lender.waits_for("work-reason", re.compile(r"Paused by you until \d\d:\d\d\."))
+    lender.waits_for("work-reason", re.compile(r"Paused by you until \d\d:\d\d( tomorrow)?\."))
     expect(lender.page.get_by_text(re.compile(r"in (2 h 0|1 h 59) min"))).to_be_visible()
     lender.press("resume")
     is_helping(lender)
