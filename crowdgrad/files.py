@@ -203,8 +203,13 @@ def write_whole(
 
     The draft lies in `drafts` (by default beside the file, and on the same disk in any case) until
     it is complete. Without `sync` a power cut may tear the file: for what is verified when read.
-    `private`: only its owner may read what is in it.
+    `private`: only its owner may read what is in it. A pipe or a device is written to as it is:
+    root could put a file in the place of /dev/null.
     """
+    if path.exists() and not path.is_file():
+        with path.open("wb") as there:
+            write(there, data)
+        return
 
     def fill(file: _RealWriting) -> None:
         file.private = private

@@ -1,6 +1,7 @@
 """Fixtures for everyone, and what was left out said out loud."""
 
 import os
+import signal
 
 import pytest
 
@@ -11,6 +12,10 @@ from tests.postgres import MISSING as NO_POSTGRES
 from tests.postgres import fresh_postgres, postgres, postgres_url
 
 __all__ = ["browser", "fresh_postgres", "postgres", "postgres_url"]
+
+# Who runs the tests in the background of a script has them, and all they start, ignore Ctrl-C.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Tests on one machine, or on two of one network, are not to find each other's hosts.
 os.environ.setdefault("CROWDGRAD_LAN", "no")

@@ -16,7 +16,9 @@ JSON_HELP = "write the result as JSON; - for standard output"
 
 
 def write_json(target: str | None, content: object, *, private: bool = False) -> None:
-    """Write JSON to a file, all at once, or to standard output (`-`). Raises CannotWrite.
+    """Write JSON to a file, all at once, to a pipe or device, or to standard output (`-`).
+
+    Raises CannotWrite.
 
     `private`: for its owner's eyes only.
     """

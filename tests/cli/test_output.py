@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,6 +27,19 @@ def test_a_place_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     with pytest.raises(CannotWrite, match="Cannot write"):
         write_json(str(tmp_path / "file" / "a.json"), {})
     assert [file.name for file in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_pipe_or_device_is_written_to_and_stays_what_it_is(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_json(str(pipe), [1, 2])
+        assert json.loads(os.read(reader, 100)) == [1, 2]
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
+    assert [file.name for file in tmp_path.iterdir()] == ["pipe"]
 
 
 def test_a_dash_is_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
