@@ -131,8 +131,8 @@ def create_app(panel: Panel) -> FastAPI:
     return app
 
 
-def guarded(panel: Panel, keys: Keys, port: int, *, beyond: bool = False) -> ASGIApp:
-    return Guard(create_app(panel), keys=keys, port=port, beyond=beyond)
+def guarded(panel: Panel, keys: Keys, *, beyond: bool = False) -> ASGIApp:
+    return Guard(create_app(panel), keys=keys, beyond=beyond)
 
 
 def _add_troubles(app: FastAPI) -> None:

@@ -1,11 +1,13 @@
 """Who may use the panel: whoever has opened the address that `crowdgrad` printed.
 
-A page in the same browser can send requests here, too. So each request must be meant for this
-machine by name (a stranger's name may be made to point here), come from no other origin, and carry
-the cookie that only the printed address gives; browsers send it with no request of another site.
-To them another port of this machine is the same site, and what a page merely embeds has no origin:
-there counts what they say of who asks (`Sec-Fetch-Site`). Whatever changes something needs a
-header, too, that no form can send.
+What lets a page in stands behind `#` in that address, so no request carries it. The page gives it
+for a key (`POST /api/enter`), keeps that for its origin alone, and says it with everything it asks.
+No cookie does: cookies know no ports, and any other server of this machine that somebody visits
+would be sent them. What is open to all is an empty page, its script and its style.
+
+A page in the same browser can send requests here, too. So each must be meant for this machine by
+name (a stranger's name may be made to point here) and come from no other origin, nor be embedded
+in a page of one: there counts what browsers say of who asks (`Sec-Fetch-Site`).
 """
 
 from __future__ import annotations
@@ -14,49 +16,50 @@ import hmac
 import ipaddress
 import secrets
 from dataclasses import dataclass, field
-from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from crowdgrad.net.addresses import is_loopback
 from crowdgrad.net.local_api import from_elsewhere
 from crowdgrad.webapp import HEADERS
 
-COOKIE = "crowdgrad_panel"
-HEADER = "x-crowdgrad"
 TOKEN_BYTES = 32
 MAX_BODY_BYTES = 1 << 20
 """Of every request but an upload."""
+ENTER = "/api/enter"
 UPLOADS = "/api/uploads"
 ASSETS = "/assets/"
 READING = ("GET", "HEAD")
+PROTOCOL = "crowdgrad"
+"""What the stream speaks. A page can give a WebSocket no header but a choice of these; the other
+that it names is its key."""
+KEY_PREFIX = "key."
 OPEN_IT = "Open the address that `crowdgrad` printed where it was started: it lets this browser in."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keys:
-    """What lets a browser in. The two differ: the address may be seen by others, the cookie not."""
+    """What lets a browser in."""
 
     token: str = field(default_factory=lambda: secrets.token_urlsafe(TOKEN_BYTES), repr=False)
     """In the address that is printed."""
     once: str = field(default_factory=lambda: secrets.token_urlsafe(TOKEN_BYTES), repr=False)
     """In the address a browser is started with: others here may read that, so it serves once."""
-    session: str = field(default_factory=lambda: secrets.token_urlsafe(TOKEN_BYTES), repr=False)
-    """In the cookie."""
+    key: str = field(default_factory=lambda: secrets.token_urlsafe(TOKEN_BYTES), repr=False)
+    """What a page is given for either, and says with every request."""
 
 
 class Guard:
     """Answers for the app where a request may not reach it, and dresses every answer."""
 
-    def __init__(self, app: ASGIApp, *, keys: Keys, port: int, beyond: bool = False) -> None:
+    def __init__(self, app: ASGIApp, *, keys: Keys, beyond: bool = False) -> None:
         """`beyond`: others may come over the network, by this machine's addresses."""
         self._app = app
         self._keys = keys
         self._once = keys.once
         self._beyond = beyond
-        self._cookie = f"{COOKIE}_{port}"  # cookies know no ports: panels beside it have their own
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket" and not self._may_listen(scope):
@@ -74,23 +77,20 @@ class Guard:
         refusal = self._elsewhere(headers, path)
         if refusal:
             return _refused(403, refusal)
-        if path.startswith(ASSETS) and method in READING:
+        if method in READING and (path == "/" or path.startswith(ASSETS)):
             return None
-        if path == "/" and b"token=" in scope["query_string"]:
-            return self._enter(scope["query_string"])
-        if not self._known(headers):
-            if path.startswith("/api"):
-                return _refused(401, "This browser has not been let in.", OPEN_IT)
-            return _stranger(again=headers.get("sec-fetch-site") == "cross-site")
-        if method not in READING:
-            return self._change(headers, path)
-        return None
+        if method == "POST" and path == ENTER:
+            return self._enter(_bearer(headers))
+        if not _same(_bearer(headers), self._keys.key):
+            return _refused(401, "This browser has not been let in.", OPEN_IT)
+        return None if method in READING else _too_long(headers, path)
 
     def _may_listen(self, scope: Scope) -> bool:
         """A WebSocket needs an origin: pages elsewhere may open one here, and it says who did."""
         headers = Headers(scope=scope)
         meant = "origin" in headers and not self._elsewhere(headers, scope["path"])
-        return meant and self._known(headers)
+        wanted = KEY_PREFIX + self._keys.key
+        return meant and any(_same(offered, wanted) for offered in scope["subprotocols"])
 
     def _elsewhere(self, headers: Headers, path: str) -> str:
         """Why a request was not meant for us; empty if it was."""
@@ -118,46 +118,36 @@ class Guard:
             return False  # a stranger's name may be made to point here
         return self._beyond or is_loopback(name)
 
-    def _enter(self, query: bytes) -> Response:
-        given = parse_qs(query.decode("latin-1")).get("token", [""])[0]
+    def _enter(self, given: str) -> Response:
+        """The key, for what stood in the address; for the key itself, too: a page may ask whether
+        it is still known."""
         if self._once and _same(given, self._once):
             self._once = ""
-        elif not _same(given, self._keys.token):
-            return _stranger()
-        answer = RedirectResponse("/", status_code=303)
-        answer.set_cookie(self._cookie, self._keys.session, httponly=True, samesite="strict")
-        return answer
+        elif not (_same(given, self._keys.token) or _same(given, self._keys.key)):
+            return _refused(401, "This address lets nobody in, or not any more.", OPEN_IT)
+        return JSONResponse({"key": self._keys.key})
 
-    def _known(self, headers: Headers) -> bool:
-        """By any cookie of that name: other servers here put theirs beside it, of all kinds."""
-        pairs = (pair for line in headers.getlist("cookie") for pair in line.split(";"))
-        named = (pair.strip().partition("=") for pair in pairs)
-        return any(
-            name == self._cookie and _same(value, self._keys.session) for name, _, value in named
-        )
 
-    def _change(self, headers: Headers, path: str) -> Response | None:
-        if headers.get(HEADER) != "1":
-            return _refused(403, "A change needs the header X-Crowdgrad: 1.")
-        if path == UPLOADS:
-            return None  # bounded where it is written
-        said = headers.get("content-length", "0")
-        if "transfer-encoding" in headers or not said.isdigit():
-            return _refused(411, "Say how long the request is (Content-Length).")
-        if int(said) > MAX_BODY_BYTES:
-            return _refused(413, f"A request has {MAX_BODY_BYTES:,} bytes at most.")
-        return None
+def _bearer(headers: Headers) -> str:
+    """What `Authorization` says once; empty else."""
+    found = headers.getlist("authorization")
+    kind, _, given = found[0].partition(" ") if len(found) == 1 else ("", "", "")
+    return given if kind.lower() == "bearer" else ""
+
+
+def _too_long(headers: Headers, path: str) -> Response | None:
+    if path == UPLOADS:
+        return None  # bounded where it is written
+    said = headers.get("content-length", "0")
+    if "transfer-encoding" in headers or not said.isdigit():
+        return _refused(411, "Say how long the request is (Content-Length).")
+    if int(said) > MAX_BODY_BYTES:
+        return _refused(413, f"A request has {MAX_BODY_BYTES:,} bytes at most.")
+    return None
 
 
 def _same(given: str, wanted: str) -> bool:
     return hmac.compare_digest(given.encode(), wanted.encode())
-
-
-def _stranger(*, again: bool = False) -> Response:
-    """`again`: it followed a link of another page, so the browser holds back the cookie that the
-    address may have just given; it sends it where our own page leads."""
-    lead = '<meta http-equiv="refresh" content="0;url=/">' if again else ""
-    return HTMLResponse(f"<!doctype html>{lead}<p>{OPEN_IT}</p>", status_code=401)
 
 
 def _refused(code: int, message: str, advice: str = "") -> JSONResponse:

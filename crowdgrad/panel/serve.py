@@ -30,13 +30,13 @@ async def serve(
     keys = Keys()
     with scratch() as folder, stop_requests() as stop:
         panel = Panel(settings, runs=runs, scratch=folder)
-        app = guarded(panel, keys, port, beyond=not is_loopback(host))
+        app = guarded(panel, keys, beyond=not is_loopback(host))
         server = HttpServer(app, listening, max_message_bytes=MAX_BODY_BYTES)
         await server.start()
         try:
             name = reachable(host)
             where = f"[{name}]" if ":" in name else name
-            address = f"http://{where}:{port}/?token="
+            address = f"http://{where}:{port}/#enter="
             started(f"{address}{keys.token}", f"{address}{keys.once}")
             await stop.wait()
         finally:

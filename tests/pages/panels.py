@@ -38,7 +38,7 @@ class Running:
 
     @property
     def base(self) -> str:
-        return self.url.partition("/?")[0]
+        return self.url.partition("/#")[0]
 
     @property
     def port(self) -> int:
@@ -58,7 +58,7 @@ def panel(home: Path, *, port: int = 0, **settings: str) -> Iterator[Running]:
     home.mkdir(exist_ok=True)
     where = ["--port", str(port), "--home", str(home), "--runs", str(home / "runs")]
     with process("panel", "--no-browser", *where, cwd=home, settings=settings) as started:
-        found = heard(started, r"http://127\.0\.0\.1:\d+/\?token=\S+")
+        found = heard(started, r"http://127\.0\.0\.1:\d+/#enter=\S+")
         running = Running(process=started, url=found, home=home)
         yield running
         left = running.begun()

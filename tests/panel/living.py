@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from websockets.sync.client import ClientConnection, connect
+from websockets.typing import Subprotocol
 
 PATIENCE_S = 90.0
 
@@ -45,17 +46,20 @@ task = cg.Task(
 
 
 class Browser:
-    """Lets itself in by the address, then asks with the cookie."""
+    """Lets itself in by the address, then asks with the key that it was given."""
 
     def __init__(self, url: str, pid: int = 0) -> None:
         found = urlsplit(url)
         self.url, self.pid = url, pid
         self.netloc = found.netloc
-        code, headers, _ = self.raw("GET", f"/?{found.query}", cookie="")
-        assert code == 303, code
-        assert headers["Location"] == "/"
-        self.set_cookie = headers["Set-Cookie"]
-        self.cookie = self.set_cookie.partition(";")[0]
+        self.token = found.fragment.removeprefix("enter=")
+        self.key = ""
+        code, self.entering, told = self.enter(self.token)
+        assert code == 200, code
+        self.key = json.loads(told)["key"]
+
+    def enter(self, given: str) -> tuple[int, http.client.HTTPMessage, bytes]:
+        return self.raw("POST", "/api/enter", headers={"Authorization": f"Bearer {given}"})
 
     def raw(
         self,
@@ -63,15 +67,15 @@ class Browser:
         path: str,
         body: bytes | None = None,
         *,
-        cookie: str | None = None,
+        key: str | None = None,
         headers: dict[str, str] | None = None,
     ) -> tuple[int, http.client.HTTPMessage, bytes]:
+        """`key`: in place of ours; empty: none."""
         connection = http.client.HTTPConnection(self.netloc, timeout=PATIENCE_S)
-        given = self.cookie if cookie is None else cookie
+        given = self.key if key is None else key
+        known = {"Authorization": f"Bearer {given}"} if given else {}
         try:
-            connection.request(
-                method, path, body, {**({"Cookie": given} if given else {}), **(headers or {})}
-            )
+            connection.request(method, path, body, {**known, **(headers or {})})
             reply = connection.getresponse()
             return reply.status, reply.headers, reply.read()
         finally:
@@ -79,7 +83,7 @@ class Browser:
 
     def ask(self, method: str, path: str, wish: object = None, code: int = 200) -> Any:
         body = None if wish is None else json.dumps(wish).encode()
-        headers = {"X-Crowdgrad": "1", "Content-Type": "application/json"}
+        headers = {"Content-Type": "application/json"}
         status, _, told = self.raw(method, path, body, headers=headers)
         assert status == code, (status, told)
         return json.loads(told)
@@ -91,12 +95,16 @@ class Browser:
                 told = json.loads(socket.recv(timeout=PATIENCE_S))
                 yield told["event"], told["data"]
 
-    def listen(self, run: str = "", **headers: str) -> ClientConnection:
-        """The stream, with a browser's headers or others in their place."""
-        given = {"Cookie": self.cookie, "Origin": f"http://{self.netloc}", **headers}
+    def listen(
+        self, run: str = "", *, key: str | None = None, origin: str | None = None
+    ) -> ClientConnection:
+        """The stream, as a page of ours asks for it, or with others in place of what it says."""
+        ours = f"http://{self.netloc}" if origin is None else origin
+        given = self.key if key is None else key
         return connect(
             f"ws://{self.netloc}/api/events?run={run}",
-            additional_headers={name: value for name, value in given.items() if value},
+            additional_headers={"Origin": ours} if ours else {},
+            subprotocols=[Subprotocol("crowdgrad"), Subprotocol(f"key.{given}")],
             max_size=None,
         )
 

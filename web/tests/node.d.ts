@@ -2,6 +2,7 @@
 
 declare module "node:test" {
   export function test(name: string, body: () => void | Promise<void>): void;
+  export function beforeEach(body: () => void): void;
 }
 
 declare module "node:assert/strict" {

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from fastapi import FastAPI, WebSocket
 from starlette.websockets import WebSocketDisconnect
 
+from crowdgrad.panel.auth import PROTOCOL
 from crowdgrad.panel.tasks import Task
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ MOST_LETTERS = 200
 def add(app: FastAPI, panel: Panel) -> None:
     @app.websocket(EVENTS)
     async def events(socket: WebSocket, run: str = "") -> None:
-        await socket.accept()
+        await socket.accept(PROTOCOL)
         if panel.hub.full:
             await socket.close(TRY_AGAIN, "Too many pages listen.")
             return

@@ -1,5 +1,6 @@
 /** Requests to the server this page came from, and what it refuses in words. */
 import { boot } from "./boot.ts";
+import { bearing } from "./entrance.ts";
 import { t } from "./texts.ts";
 import type { Problem } from "./types.ts";
 
@@ -20,24 +21,34 @@ export class Refused extends Error {
 type Method = "GET" | "POST" | "PUT" | "DELETE";
 
 export async function call<T, Body = unknown>(method: Method, path: string, body?: Body, signal: AbortSignal | null = null): Promise<T> {
-  const headers: Record<string, string> = { "X-Crowdgrad": "1" };
+  const headers: Record<string, string> = {};
   const request: RequestInit = { method, headers, signal };
   if (body instanceof Blob) request.body = body;
   else if (body !== undefined) {
     headers["Content-Type"] = "application/json";
     request.body = JSON.stringify(body);
   }
-  let answer: Response;
-  let text: string;
-  try {
-    answer = await fetch(path, request);
-    text = await answer.text(); // which may break off, too
-  } catch {
-    throw new Refused(0, { code: "", ...t.trouble[boot().serves === "panel" ? "panel" : "server"] });
-  }
+  const [answer, text] = await asked(path, request, (it) => it.text());
   const told: unknown = text ? safely(text) : null;
   if (!answer.ok) throw new Refused(answer.status, problemOf(told, answer.status));
   return told as T;
+}
+
+/** What is no JSON, as it comes. */
+export async function fetched(path: string): Promise<Blob> {
+  const [answer, found] = await asked(path, {}, (it) => it.blob());
+  if (!answer.ok) throw new Refused(answer.status, problemOf(safely(await found.text()), answer.status));
+  return found;
+}
+
+/** Reading is part of it: an answer may break off, too. */
+async function asked<T>(path: string, request: RequestInit, read: (answer: Response) => Promise<T>): Promise<[Response, T]> {
+  try {
+    const answer = await fetch(path, { ...request, headers: { ...request.headers, ...bearing() } });
+    return [answer, await read(answer)];
+  } catch {
+    throw new Refused(0, { code: "", ...t.trouble[boot().serves === "panel" ? "panel" : "server"] });
+  }
 }
 
 export const get = <T>(path: string): Promise<T> => call<T>("GET", path);

@@ -3,6 +3,7 @@
  * It comes back by itself, after a restarted server and after a laptop's sleep; a page that nobody
  * sees lets it go.
  */
+import { known, protocols } from "./entrance.ts";
 import type { Heard, HostStatus, LogLine, PanelState, Swarm, Task, WorkStatus } from "./types.ts";
 
 const AGAIN_MS = [500, 1000, 2000, 4000] as const;
@@ -62,7 +63,7 @@ class Live {
   #open(): void {
     this.#close();
     const query = this.run ? `?run=${encodeURIComponent(this.run)}` : "";
-    const socket = new WebSocket(`ws${location.origin.slice(4)}/api/events${query}`);
+    const socket = new WebSocket(`ws${location.origin.slice(4)}/api/events${query}`, protocols());
     this.#socket = socket;
     socket.onmessage = (event: MessageEvent<string>) => {
       this.#watch();
@@ -101,11 +102,7 @@ class Live {
 
   /** A WebSocket that is refused does not say why. */
   async #ask(): Promise<void> {
-    try {
-      this.stranger = (await fetch("/", { cache: "no-store" })).status === 401;
-    } catch {
-      this.stranger = false;
-    }
+    this.stranger = !(await known());
   }
 
   #hear(told: Message): void {

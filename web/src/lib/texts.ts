@@ -7,6 +7,7 @@ export const t = {
   name: "crowdgrad",
   skip: "Skip to the content",
   reconnecting: "crowdgrad does not answer. Trying again… If you ended it, start it again and open the address it prints.",
+  notLetIn: "This browser has not been let in. Open the address that crowdgrad printed in its terminal, all of it.",
   stranger: "crowdgrad was started anew and does not know this page any more. Open the address it printed in its terminal: it lets this browser in, and this page goes on.",
   titles: {
     start: "crowdgrad",
