@@ -323,6 +323,9 @@ class Gift:
             raise ValueError(f"{self.flop} FLOP")
 
 
+NOTHING = Gift(units=0, samples=0, flop=0.0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credit:
     """A volunteer's gift to a job, as the host reports it and as the volunteer has signed it."""
@@ -348,3 +351,25 @@ class Credit:
     def agreed(self) -> bool:
         """Whether both sides say the same."""
         return self.signed == self.reported
+
+    @property
+    def sure(self) -> Gift:
+        """What both sides say at least: neither alone can make it more."""
+        one, other = self.reported, self.signed or NOTHING
+        return Gift(
+            units=min(one.units, other.units),
+            samples=min(one.samples, other.samples),
+            flop=min(one.flop, other.flop),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """What all volunteers gave to all jobs, as far as both sides are sure of it."""
+
+    volunteers: int
+    """Who gave anything."""
+    jobs: int
+    """Who were given anything."""
+    samples: int
+    flop: float

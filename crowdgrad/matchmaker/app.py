@@ -5,6 +5,7 @@
     GET    /v1/jobs/{job_or_code}            one of them
     DELETE /v1/jobs/{job_id}                 its host withdraws it (signed)
     GET    /v1/keys/{key_id}                 what a key gave
+    GET    /v1/totals                        what was given in all
     GET    /v1/relays                        who helps those whom nobody can dial
     POST   /v1/reach                         can others dial the caller? (signed)
     GET    /v1/me                            everything kept about the caller (signed)

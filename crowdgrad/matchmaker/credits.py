@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from crowdgrad.domain.job import JobId
-from crowdgrad.domain.matching import Credit, Gift, JobRecord, VolunteerRecord
+from crowdgrad.domain.matching import NOTHING, Credit, JobRecord, VolunteerRecord
 from crowdgrad.domain.work import VolunteerId
 from crowdgrad.matchmaker.refusal import nonsense
 from crowdgrad.net import bodies, rooms
@@ -22,7 +22,6 @@ from crowdgrad.store.base import Store
 
 MOST = 1_000_000
 """Accounts; they are all in memory."""
-NOTHING = Gift(units=0, samples=0, flop=0.0)
 OFFERED_AT_ONCE = 20
 """To a volunteer that comes back, the latest first."""
 

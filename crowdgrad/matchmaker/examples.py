@@ -121,6 +121,9 @@ EXAMPLES: dict[type[bodies.Body], bodies.Body] = {
     rooms.KeySummary: rooms.KeySummary(
         key=VOLUNTEER, gave=(_CREDIT,), received=(), flop=_GIFT.flop
     ),
+    rooms.TotalsBody: rooms.TotalsBody(
+        volunteers=1, jobs=1, samples=_GIFT.samples, flop=_GIFT.flop
+    ),
     rooms.Kept: rooms.Kept(
         key=VOLUNTEER,
         registered=_REGISTER,

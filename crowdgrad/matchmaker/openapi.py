@@ -55,6 +55,7 @@ _BODIES: tuple[type[bodies.Body], ...] = (
     rooms.JobSummary,
     rooms.JobList,
     rooms.KeySummary,
+    rooms.TotalsBody,
     rooms.Kept,
     rooms.Forgotten,
     rooms.Health,

@@ -65,7 +65,14 @@ def summary(store: Store, key_id: str) -> rooms.KeySummary:
         key=key_id,
         gave=tuple(_shown(store, credit) for credit in gave[:MAX_ROWS]),
         received=tuple(_credit(credit) for credit in received[:MAX_ROWS]),
-        flop=sum(_agreed_flop(credit) for credit in gave),
+        flop=sum(credit.sure.flop for credit in gave),
+    )
+
+
+def totals(store: Store) -> rooms.TotalsBody:
+    found = store.totals()
+    return rooms.TotalsBody(
+        volunteers=found.volunteers, jobs=found.jobs, samples=found.samples, flop=found.flop
     )
 
 
@@ -147,8 +154,3 @@ def _is_public(store: Store, credit: Credit) -> bool:
     if record is not None and record.listing.offer.visibility != "public":
         return False
     return credit.title != ""
-
-
-def _agreed_flop(credit: Credit) -> float:
-    """Neither side alone can make it more."""
-    return 0.0 if credit.signed is None else min(credit.signed.flop, credit.reported.flop)

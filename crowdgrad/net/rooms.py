@@ -151,6 +151,15 @@ class KeySummary(Body, frozen=True):
     """Given, and countersigned."""
 
 
+class TotalsBody(Body, frozen=True):
+    """Matchmaker: All volunteers together gave that much to all jobs, as both sides have signed."""
+
+    volunteers: int
+    jobs: int
+    samples: int
+    flop: float
+
+
 class PlaceKept(Body, frozen=True):
     """A place in a job's roster."""
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from crowdgrad.domain.job import JobId, Member
-from crowdgrad.domain.matching import Code, Credit, JobRecord, VolunteerRecord
+from crowdgrad.domain.matching import Code, Credit, JobRecord, Totals, VolunteerRecord
 from crowdgrad.domain.work import VolunteerId
 
 
@@ -99,6 +99,10 @@ class Store(Protocol):
     def forget_credit(self, job: JobId, volunteer: VolunteerId) -> None: ...
 
     def count_credits(self) -> int: ...
+
+    def totals(self) -> Totals:
+        """Of all credits there are; what is forgotten counts no more."""
+        ...
 
     def secret(self, name: str) -> bytes | None:
         """What the service itself keeps, e.g. its key."""

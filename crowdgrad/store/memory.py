@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from crowdgrad.domain.job import JobId, Member
-from crowdgrad.domain.matching import Code, Credit, JobRecord, VolunteerRecord
+from crowdgrad.domain.matching import Code, Credit, JobRecord, Totals, VolunteerRecord
 from crowdgrad.domain.work import VolunteerId
 from crowdgrad.store.rows import (
     CREDITS,
@@ -25,6 +25,7 @@ from crowdgrad.store.rows import (
     Seat,
     Secret,
 )
+from crowdgrad.store.tally import Tally
 
 G = TypeVar("G")
 K = TypeVar("K")
@@ -44,6 +45,7 @@ class MemoryStore:
         self._credits: dict[Pair, Credit] = {}
         self._gave = _Groups[VolunteerId, Pair]()
         self._received = _Groups[str, Pair]()
+        self._tally = Tally()
         self._secrets: dict[str, bytes] = {}
 
     # Jobs
@@ -164,6 +166,7 @@ class MemoryStore:
         if before is not None:
             self._received.drop(before.host, pair)
         self._credits[pair] = credit
+        self._tally.change(before, credit)
         self._gave.add(credit.volunteer, pair)
         self._received.add(credit.host, pair)
 
@@ -182,11 +185,15 @@ class MemoryStore:
             return
         self._forgotten(CREDITS, (job, volunteer))
         del self._credits[job, volunteer]
+        self._tally.change(credit, None)
         self._gave.drop(volunteer, (job, volunteer))
         self._received.drop(credit.host, (job, volunteer))
 
     def count_credits(self) -> int:
         return len(self._credits)
+
+    def totals(self) -> Totals:
+        return self._tally.totals()
 
     def _latest_first(self, pairs: Iterable[Pair]) -> list[Credit]:
         found = (self._credits[pair] for pair in pairs)

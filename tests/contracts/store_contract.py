@@ -19,6 +19,7 @@ from crowdgrad.domain.matching import (
     Machine,
     Offer,
     Requirements,
+    Totals,
     VolunteerRecord,
     Wants,
 )
@@ -98,6 +99,10 @@ def credit(
     )
 
 
+def gift(samples: int) -> Gift:
+    return Gift(units=1, samples=samples, flop=samples * 1e9)
+
+
 def fill(store: Store) -> None:
     """Something of everything, changed and forgotten a little."""
     store.put_job(job())
@@ -138,6 +143,7 @@ def contents(store: Store) -> object:
         [store.received(host) for host in "khx"],
         [[store.credit(r.listing.id, who) for who in people] for r in jobs],
         (store.count_jobs(), store.count_volunteers(), store.count_credits()),
+        store.totals(),
         store.secret("key"),
     )
 
@@ -353,6 +359,34 @@ class StoreContract:
         assert store.credit(JOB, VolunteerId("a")) is None
         assert store.gave(VolunteerId("a")) == store.received("k") == []
         assert store.count_credits() == 0
+
+    def test_totals_count_what_both_sides_are_sure_of(self, store: Store) -> None:
+        def given(name: str, job: str, reported: int, signed: int | None) -> Credit:
+            made = replace(credit(name, job=JobId(job)), reported=gift(reported))
+            return made if signed is None else replace(made, signed=gift(signed), signature="ab")
+
+        assert store.totals() == Totals(volunteers=0, jobs=0, samples=0, flop=0.0)
+        for one in (
+            given("a", "mnist-1", 30, 20),
+            given("b", "mnist-1", 10, 50),
+            given("b", "mnist-2", 7, 7),
+            given("c", "mnist-3", 1000, None),
+            given("d", "mnist-4", 0, 0),
+        ):
+            store.put_credit(one)
+        assert store.totals() == Totals(volunteers=2, jobs=2, samples=37, flop=37e9)
+        store.put_credit(given("a", "mnist-1", 31, 31))
+        store.forget_credit(JobId("mnist-2"), VolunteerId("b"))
+        assert store.totals() == Totals(volunteers=2, jobs=1, samples=41, flop=41e9)
+        store.forget_credit(JOB, VolunteerId("b"))
+        store.put_credit(given("a", "mnist-1", 31, None))
+        assert store.totals() == Totals(volunteers=0, jobs=0, samples=0, flop=0.0)
+
+    def test_totals_stay_sayable_whatever_strangers_sign_for_each_other(self, store: Store) -> None:
+        for name in "abc":
+            store.put_credit(credit(name, signed=True))
+        assert store.totals().samples == (1 << 63) - 1
+        assert store.totals().volunteers == 3
 
     # Lasting
 

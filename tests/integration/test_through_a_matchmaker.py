@@ -68,6 +68,9 @@ def test_from_a_code_to_credit(
         assert credit["agreed"], credit
         assert credit["reported"]["samples"] == given.samples
         assert credit["title"] == "digits"
+        totals = await ask(f"{url}/v1/totals")
+        assert totals["samples"] == given.samples
+        assert (totals["volunteers"], totals["jobs"]) == (1, 1)
 
     with Running(tmp_path, database=database) as matchmaker:
         asyncio.run(scenario(matchmaker.url))

@@ -177,6 +177,7 @@ def test_what_is_not_there(web: httpx.Client) -> None:
     refused(web.delete("/v1/jobs"), 405)
     refused(web.get("/v1/keys/nobody"), 400)
     assert web.get(f"/v1/keys/{'0' * 16}").json()["gave"] == []
+    assert web.get("/v1/totals").json() == {"volunteers": 0, "jobs": 0, "samples": 0, "flop": 0.0}
     assert "<html" in web.get("/nowhere", headers={"Accept": "text/html"}).text
 
 

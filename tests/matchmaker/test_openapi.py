@@ -24,7 +24,7 @@ ROUTES = {
     ("/healthz", "get"), ("/readyz", "get"), ("/metrics", "get"),
     ("/v1/jobs", "get"), ("/v1/jobs/{job_or_code}", "get"), ("/v1/jobs/{job_id}", "delete"),
     ("/v1/keys/{key_id}", "get"), ("/v1/me", "get"), ("/v1/me", "delete"),
-    ("/v1/relays", "get"), ("/v1/reach", "post"),
+    ("/v1/totals", "get"), ("/v1/relays", "get"), ("/v1/reach", "post"),
     ("/", "get"), ("/j/{code}", "get"), ("/j/{code}/qr.svg", "get"), ("/k/{key_id}", "get"),
     ("/privacy", "get"),
 }  # fmt: skip

@@ -34,6 +34,7 @@ EVIL = (
     "\x00\x1b[2J\ud800",
 )
 HEALTH = rooms.Health(ok=True, jobs=2, volunteers=1204, waiting=31)
+TOTALS = rooms.TotalsBody(volunteers=51, jobs=1, samples=1_234_567, flop=2.5e15)
 
 
 def summary(**values: object) -> rooms.JobSummary:
@@ -93,7 +94,7 @@ def every_page(words: str) -> Iterator[tuple[str, str]]:
         title=words, cause=words, description=words, contact=words, key=words, code=words,
         requirements=bodies.RequirementsBody(engines=(words,)),
     )  # fmt: skip
-    yield "front", pages.front([job], HEALTH, more=2, origin=words)
+    yield "front", pages.front([job], HEALTH, TOTALS, more=2, origin=words)
     yield "job", pages.job(job, words, pages.qr_svg(LINK))
     row = rooms.CreditBody(
         job=words, title=words, host=words, volunteer=words, reported=gift(3), reported_at=1.0,
@@ -242,7 +243,7 @@ def test_the_front_page_lists_what_is_open() -> None:
         summary(title="Over one", state="finished"),
         summary(title="Lonely one", presence="gone"),
     ]
-    text = text_of(pages.front(jobs, HEALTH, more=3))
+    text = text_of(pages.front(jobs, HEALTH, TOTALS, more=3))
     assert text.index("Open one") < text.index("Full one"), "those with room first"
     assert "Over one" not in text
     assert "Lonely one" not in text
@@ -251,11 +252,14 @@ def test_the_front_page_lists_what_is_open() -> None:
     assert "open jobs 5 " in text, "as many as are listed, and those that did not fit"
     assert "crowdgrad work CODE" in text
     assert "… and 3 more." in text
-    assert 'href="/j/K7Q-2MP"' in pages.front(jobs, HEALTH)
+    assert "So far 51 machines computed 1,234,567 samples (2.5 PFLOP) for 1 job." in text
+    assert 'href="/j/K7Q-2MP"' in pages.front(jobs, HEALTH, TOTALS)
 
 
 def test_an_empty_house_says_so() -> None:
-    assert "Nobody asks for help" in text_of(pages.front([], HEALTH))
+    text = text_of(pages.front([], HEALTH, rooms.TotalsBody(0, 0, 0, 0.0)))
+    assert "Nobody asks for help" in text
+    assert "So far" not in text, "nothing was given yet"
 
 
 def test_a_job_has_what_one_needs_to_help() -> None:

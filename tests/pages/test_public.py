@@ -134,6 +134,18 @@ def test_jobs_are_listed_where_the_totals_fail(browser: Browser, place: Place) -
         guest.is_told("The server of this page does not answer.")
 
 
+def test_what_was_given_in_all_is_said(browser: Browser, place: Place) -> None:
+    given = {"volunteers": 51, "jobs": 7, "samples": 1_234_567, "flop": 2.5e15}
+    with visitor(browser, "about:blank") as guest:
+        guest.page.route("**/v1/totals", lambda route: route.fulfill(json=given))
+        guest.page.goto(place.matchmaker)
+        for words in ("1.2 million", "51", "2.5 PFLOP"):
+            guest.waits_for("given", words)
+        guest.page.unroute("**/v1/totals")
+        guest.page.reload()
+        guest.waits_for("given", re.compile(r"samples so far\s*0"))
+
+
 def test_how_they_look(browser: Browser, place: Place) -> None:
     def job(guest: Visitor) -> None:
         guest.waits_for("job-state", "Running")

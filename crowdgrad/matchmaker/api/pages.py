@@ -36,7 +36,9 @@ def routes(room: Room, desk: Desk, store: Store, *, public_url: str, rules: Rule
         jobs = [room.summary(record) for record in shown[:MAX_SHOWN]]
         more = len(shown) - len(jobs)
         app = webapp.built()
-        html = pages.front(jobs, room.health(), more=more, origin=public_url, app=app)
+        html = pages.front(
+            jobs, room.health(), people.totals(store), more=more, origin=public_url, app=app
+        )
         return page(html, headers=pages.APP_HEADERS if app else None)
 
     @router.get("/j/{code}", **describe("A job's page.", None, html=True, refuses=(404, 429)))

@@ -68,6 +68,10 @@ def _keys(
     async def show_key(key_id: str) -> Response:
         return answer(people.summary(store, checked_key(key_id)))
 
+    @router.get("/totals", **describe("What was given in all.", rooms.TotalsBody, refuses=(429,)))
+    async def show_totals() -> Response:
+        return answer(people.totals(store))
+
     @router.get(
         "/me",
         **describe("Everything that is kept about you.", rooms.Kept, refuses=SIGNED, signed=True),

@@ -11,7 +11,7 @@ from crowdgrad.matchmaker.pages import words
 from crowdgrad.matchmaker.pages.layout import page
 from crowdgrad.matchmaker.pages.markup import Html, el, join, path, said
 from crowdgrad.matchmaker.pages.pictures import bar
-from crowdgrad.net.rooms import Health, JobSummary
+from crowdgrad.net.rooms import Health, JobSummary, TotalsBody
 
 WHAT = (
     "People train neural networks here together: someone has a model and data, others lend the "
@@ -26,6 +26,7 @@ _ORIGIN = re.compile(
 def front(
     jobs: Sequence[JobSummary],
     health: Health,
+    totals: TotalsBody,
     *,
     more: int = 0,
     origin: str = "",
@@ -40,6 +41,7 @@ def front(
         el("h1", "Lend your machine’s spare time"),
         el("p", WHAT, class_="lead"),
         _facts(len(open_jobs) + more, health),
+        _given(totals),
         _open(open_jobs, more),
         _help(origin),
         boot=_boot("front") if app else None,
@@ -84,6 +86,17 @@ def _facts(jobs: int, health: Health) -> Html:
         "dl",
         *(el("div", el("dt", name), el("dd", f"{number:,}")) for name, number in facts),
         class_="facts",
+    )
+
+
+def _given(totals: TotalsBody) -> Html | None:
+    if not totals.samples:
+        return None
+    return el(
+        "p",
+        f"So far {words.count(totals.volunteers, 'machine')} computed "
+        f"{words.count(totals.samples, 'sample')} ({words.flop(totals.flop)}) for "
+        f"{words.count(totals.jobs, 'job')}.",
     )
 
 

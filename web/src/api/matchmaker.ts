@@ -144,6 +144,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/totals": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show Totals
+         * @description What was given in all.
+         */
+        get: operations["show_totals_v1_totals_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/me": {
         parameters: {
             query?: never;
@@ -837,6 +857,16 @@ export interface components {
             /** @enum {unknown} */
             type: "StillWaiting";
             reason: string;
+        };
+        /**
+         * TotalsBody
+         * @description Matchmaker: All volunteers together gave that much to all jobs, as both sides have signed.
+         */
+        TotalsBody: {
+            volunteers: number;
+            jobs: number;
+            samples: number;
+            flop: number;
         };
         /**
          * Tried
@@ -1950,6 +1980,140 @@ export interface operations {
                      *     }
                      */
                     "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This route knows other methods only; the header Allow names them. */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "code": "CG105",
+                     *       "message": "No job called 'mnist' is known here.",
+                     *       "advice": "Check the spelling, or announce the job (again).",
+                     *       "now_ms": 0
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description It did not come in time. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "code": "CG105",
+                     *       "message": "No job called 'mnist' is known here.",
+                     *       "advice": "Check the spelling, or announce the job (again).",
+                     *       "now_ms": 0
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Its body has more than 65536 bytes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "code": "CG105",
+                     *       "message": "No job called 'mnist' is known here.",
+                     *       "advice": "Check the spelling, or announce the job (again).",
+                     *       "now_ms": 0
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests of this address or key; Retry-After says when to come again. */
+            429: {
+                headers: {
+                    /** @description In seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "code": "CG105",
+                     *       "message": "No job called 'mnist' is known here.",
+                     *       "advice": "Check the spelling, or announce the job (again).",
+                     *       "now_ms": 0
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Its header is too large. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "code": "CG105",
+                     *       "message": "No job called 'mnist' is known here.",
+                     *       "advice": "Check the spelling, or announce the job (again).",
+                     *       "now_ms": 0
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not now: too many are here, or nothing can be written. Retry-After says when. */
+            503: {
+                headers: {
+                    /** @description In seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "code": "CG105",
+                     *       "message": "No job called 'mnist' is known here.",
+                     *       "advice": "Check the spelling, or announce the job (again).",
+                     *       "now_ms": 0
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    show_totals_v1_totals_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Matchmaker: All volunteers together gave that much to all jobs, as both sides have signed. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "volunteers": 1,
+                     *       "jobs": 1,
+                     *       "samples": 24000,
+                     *       "flop": 3100000000000
+                     *     }
+                     */
+                    "application/json": components["schemas"]["TotalsBody"];
                 };
             };
             /** @description This route knows other methods only; the header Allow names them. */

@@ -73,4 +73,5 @@ export type AnswerWish = OfVolunteer["AnswerWish"];
 // The matchmaker
 export type JobSummary = OfMatchmaker["JobSummary"];
 export type JobList = OfMatchmaker["JobList"];
+export type Totals = OfMatchmaker["TotalsBody"];
 export type Health = OfMatchmaker["Health"];
