@@ -26,7 +26,8 @@ from _report import Report, arguments
 
 from crowdgrad.domain.job import StoppingRule
 from crowdgrad.host.job import Prepared, new_id
-from crowdgrad.host.serve import Options, Run
+from crowdgrad.host.options import Options
+from crowdgrad.host.serve import Run
 from crowdgrad.host.telling.status import Status
 from crowdgrad.process import run_async
 from crowdgrad.recipes.async_sgd import AsyncSGD

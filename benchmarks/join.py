@@ -23,7 +23,8 @@ from _report import Report, arguments
 from crowdgrad.capture.models import mnist_mlp
 from crowdgrad.domain.job import StoppingRule
 from crowdgrad.host.job import JobPlan, prepare
-from crowdgrad.host.serve import Here, Options, Run
+from crowdgrad.host.options import Here, Options
+from crowdgrad.host.serve import Run
 from crowdgrad.host.train import load_data
 from crowdgrad.process import Child, run_async
 from crowdgrad.recipes.async_sgd import AsyncSGD

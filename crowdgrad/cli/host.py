@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import dataclasses
 import gc
 import json
-import os
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from crowdgrad.cli.events import EVENTS_HELP, Lines, check_stdout
-from crowdgrad.cli.output import JSON_HELP, add_common, whole, write_json
+from crowdgrad.cli.events import Lines, check_stdout
+from crowdgrad.cli.host_arguments import add_arguments, options_of
+from crowdgrad.cli.host_display import announce, display, greet, introduce
+from crowdgrad.cli.host_publishing import agree_to_publish, is_open, note_agreement
+from crowdgrad.cli.output import add_common, write_json
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.status import Status as Spinner
 
     from crowdgrad.host.job import JobPlan, Prepared
-    from crowdgrad.host.keeping.resume import GoingOn, Serving
-    from crowdgrad.host.publishing import Material
-    from crowdgrad.host.serve import Here, Options, Outcome
-    from crowdgrad.host.servers.hiring import Wanted
-    from crowdgrad.host.telling.status import Status
+    from crowdgrad.host.keeping.resume import GoingOn
+    from crowdgrad.host.options import Here, Options, Outcome
     from crowdgrad.settings import Settings
 
 TEXT = """\
@@ -57,11 +55,7 @@ A job file:
   [stop]
   epochs = 10
 """
-PLAIN_EVERY_S = 2.0
-EVENTS_EVERY_S = 1.0
-LOOPBACK = "127.0.0.1"
 OPENING = "Finding out how others can reach this machine"
-ALONE = "Only this machine trains: nobody has agreed to publish the data."
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -71,94 +65,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         description=TEXT,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("job", metavar="JOB", nargs="?", help="a job file, or module:object")
-    parser.add_argument("--runs", metavar="DIR", default="runs", help="where results go (runs)")
-    parser.add_argument("--helpers", type=whole, help="further local volunteers to start")
-    parser.add_argument(
-        "--yes", action="store_true", help="every volunteer may read and keep the data: ask nobody"
-    )
-    _add_reach(parser.add_argument_group("how volunteers reach it"))
-    _add_going_on(parser.add_argument_group("going on"))
-    _add_servers(parser.add_argument_group("parameter servers"))
-    _add_telling(parser.add_argument_group("what is told"))
+    add_arguments(parser)
     add_common(parser)
     parser.set_defaults(run=run)
-
-
-def _add_reach(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--host", help=f"address to listen on; {LOOPBACK}: this machine only (all its networks)"
-    )
-    group.add_argument("--port", type=int, help="port for volunteers (any free one)")
-    group.add_argument(
-        "--advertise", metavar="HOST", help="address to tell others (what is found out)"
-    )
-    group.add_argument("--matchmaker", metavar="URL", help="publish the job there")
-    group.add_argument(
-        "--relay", action="append", metavar="ROUTE", type=relay,
-        help="be called through the relay at HOST:PORT or wss://NAME/PATH; once for each",
-    )  # fmt: skip
-    group.add_argument(
-        "--no-router", action="store_true", help="do not ask the router to open a port"
-    )
-    group.add_argument(
-        "--admit", choices=("anyone", "introduced"),
-        help="let in anyone, or those the matchmaker introduces (where it is published, these)",
-    )  # fmt: skip
-
-
-def _add_going_on(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--continue", metavar="RUN", dest="earlier",
-        help="start from this run's parameters, with its splits: its folder or id",
-    )  # fmt: skip
-    group.add_argument(
-        "--resume", metavar="RUN",
-        help="go on with this run, from its last checkpoint: its folder, its id, or last",
-    )  # fmt: skip
-    group.add_argument("--epochs", type=whole, help="with --resume: until so many are done")
-    group.add_argument(
-        "--no-supervise", action="store_true",
-        help="do not go on by itself when the host is killed",
-    )  # fmt: skip
-
-
-def _add_servers(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--servers", type=whole, metavar="N",
-        help="let so many parameter servers on this machine hold the parameters (none)",
-    )  # fmt: skip
-    group.add_argument(
-        "--server", action="append", metavar="HOST:PORT",
-        help="let this parameter server hold a part of them; once for each (see crowdgrad server)",
-    )  # fmt: skip
-    group.add_argument(
-        "--servers-hold", choices=("parts", "copies"),
-        help="what each server has: its part, or a copy of everything (parts)",
-    )  # fmt: skip
-    group.add_argument(
-        "--average-every", type=whole, metavar="UPDATES",
-        help="with copies: updates from one averaging of them to the next (100)",
-    )  # fmt: skip
-    group.add_argument(
-        "--secret-file", metavar="FILE", help="with --server: the secret shared with the servers"
-    )
-
-
-def _add_telling(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--plain", action="store_true", help="lines for a log, no live display")
-    group.add_argument("--qr", action="store_true", help="draw the job's link also into a log")
-    group.add_argument("--json", metavar="FILE", help=JSON_HELP)
-    group.add_argument("--events", action="store_true", help=EVENTS_HELP)
-    group.add_argument("--http-port", type=int, help="port of the HTTP API (any free one)")
-    group.add_argument(
-        "--announce", metavar="FILE",
-        help="write address, API, its token and the folder as JSON once it runs",
-    )  # fmt: skip
-    group.add_argument(
-        "--page", metavar="[HOST:]PORT", type=page_place,
-        help="serve the job's public page there, for reading only (all networks)",
-    )  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
@@ -200,7 +109,7 @@ def _host(
         console.print(f"It had just finished: {last}", highlight=False, markup=False)
         return 0
     going_on = _going_on(args, last, console)
-    options = _options(args, going_on.serving if going_on else None)
+    options = options_of(args, going_on.serving if going_on else None)
     if going_on is None:
         prepared, options = _prepare(args, options, settings, console)
     else:
@@ -208,35 +117,15 @@ def _host(
         prepared = going_on.prepared
         if not last:  # a host before us, started with the same words, was agreed to
             material = Material.of_job(prepared)
-            options = _agree_to_publish(args, options, material, settings.home, console)
-    if _is_open(options):
-        _note_agreement(Material.of_job(prepared), settings.home, console)
-    _introduce(console, prepared)
+            options = agree_to_publish(args, options, material, settings.home, console)
+    if is_open(options):
+        note_agreement(Material.of_job(prepared), settings.home, console)
+    introduce(console, prepared)
     outcome = run_async(
         _serve(args, options, prepared, settings, console, going_on=going_on, say=say)
     )
     _finish(args, outcome, console)
     return 0 if outcome.state == "finished" else 1
-
-
-def relay(text: str) -> str:
-    """An argument that names a relay, as the route through it."""
-    from crowdgrad.domain.routes import relay_of
-
-    try:
-        return str(relay_of(text))
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def page_place(text: str) -> tuple[str, int]:
-    """An argument that says where a page is served."""
-    from crowdgrad.net.ports import everywhere
-
-    host, _, port = text.rpartition(":")
-    if not port.isascii() or not port.isdigit() or int(port) >= 1 << 16:
-        raise argparse.ArgumentTypeError(f"{text!r} is not [HOST:]PORT, with a port up to 65535")
-    return host.strip("[]") or everywhere(), int(port)
 
 
 def _is_finished(run: str) -> bool:
@@ -260,9 +149,9 @@ def _prepare(
     with console.status("Reading the job") as spinner:
         plan = _plan(args, settings.home / "data", spinner)
     chosen(options.admit or plan.admit, options.matchmaker)  # before anything slow
-    if _is_open(options) and not args.yes:
+    if is_open(options) and not args.yes:
         material = Material.of_data(plan.data)
-        options = _agree_to_publish(args, options, material, settings.home, console)
+        options = agree_to_publish(args, options, material, settings.home, console)
     with console.status("Looking at the model") as spinner, stops_held() as stop_if_asked:
 
         def progress(text: str) -> None:
@@ -270,12 +159,6 @@ def _prepare(
             spinner.update(text[:1].upper() + text[1:])
 
         return prepare(plan, progress), options
-
-
-def _is_open(options: Options) -> bool:
-    from crowdgrad.host.publishing import open_to_others
-
-    return open_to_others(options.host, options.advertise, options.matchmaker, options.relays)
 
 
 def _going_on(args: argparse.Namespace, last: str, console: Console) -> GoingOn | None:
@@ -326,111 +209,6 @@ def read_plan(job: str, cache: Path, spinner: Spinner | None = None) -> JobPlan:
     return load_object(job, Path.cwd(), JobPlan)
 
 
-def _agree_to_publish(
-    args: argparse.Namespace, options: Options, material: Material, home: Path, console: Console
-) -> Options:
-    """Once for each data set that others can reach. Raises NotAgreed, where others were asked for;
-    otherwise this machine trains alone."""
-    from crowdgrad.cli.ask import can_ask, yes_or_no
-    from crowdgrad.errors import NotAgreed
-    from crowdgrad.host.publishing import Published, warning
-
-    if args.yes or not _is_open(options) or material.name in Published(home):
-        return options
-    asked_for = args.host or options.advertise or options.matchmaker or options.relays
-    if not asked_for and (not can_ask(console) or args.tied):
-        console.print(f"{ALONE} With --yes those on your network can help.", highlight=False)
-        return dataclasses.replace(options, host=LOOPBACK)
-    for line in warning(material):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
-    if not can_ask(console) or args.tied:
-        raise NotAgreed(
-            f"Nobody has agreed to publish “{material.title}” yet.",
-            advice="Say --yes if every volunteer may read and keep this data.",
-        )
-    if not yes_or_no(console, "Publish it?"):
-        if not asked_for:
-            console.print(ALONE, highlight=False)
-            return dataclasses.replace(options, host=LOOPBACK)
-        raise NotAgreed(f"“{material.title}” is not published.", advice="Train here: leave out "
-                        "--matchmaker, --host, --advertise and --relay.")  # fmt: skip
-    _note_agreement(material, home, console)
-    return options
-
-
-def _note_agreement(material: Material, home: Path, console: Console) -> None:
-    from crowdgrad.errors import CrowdgradError
-    from crowdgrad.host.publishing import Published
-
-    try:
-        Published(home).add(material.name, material.title)
-    except CrowdgradError as error:  # then the question comes again
-        console.print(str(error), highlight=False, markup=False)
-
-
-def _introduce(console: Console, prepared: Prepared) -> None:
-    """What should be known before it starts."""
-    if prepared.note:
-        console.print(f"Data: {prepared.manifest.title} ({prepared.note})", highlight=False)
-    if prepared.earlier is not None:
-        console.print(f"Starts from the result of {prepared.earlier.id}", highlight=False)
-    for note in prepared.notes:
-        console.print(f"Note: {note}", highlight=False, markup=False)
-
-
-def _options(args: argparse.Namespace, before: Serving | None) -> Options:
-    """What the command line says; else as the run was hosted before."""
-    from crowdgrad.host.keeping.resume import Serving
-    from crowdgrad.host.serve import Options
-
-    before = before or Serving(host="", port=0)
-    matchmaker = args.matchmaker or before.matchmaker
-    same = args.matchmaker in (None, before.matchmaker)
-    return Options(
-        runs=Path(args.runs),
-        host=args.host or before.host or _where_to_listen(matchmaker),
-        port=before.port if args.port is None else args.port,
-        any_port=args.port is None,
-        advertise=args.advertise or before.advertise,
-        http_port=before.http_port if args.http_port is None else args.http_port,
-        matchmaker=matchmaker,
-        relays=tuple(args.relay or before.relays),
-        router=before.router and not args.no_router,
-        helpers=before.helpers if args.helpers is None else args.helpers,
-        matchmaker_key=bytes.fromhex(before.matchmaker_key) if same else b"",
-        admit=args.admit or before.admit,
-        servers=_servers(args, before),
-        page=args.page or before.page,
-    )
-
-
-def _where_to_listen(matchmaker: str | None) -> str:
-    """Everywhere; where the matchmaker is on this very machine, so is everybody else."""
-    from crowdgrad.net.ports import everywhere
-    from crowdgrad.net.web import is_loopback, normalise
-
-    here = matchmaker is not None and is_loopback(normalise(matchmaker))
-    return LOOPBACK if here else everywhere()
-
-
-def _servers(args: argparse.Namespace, before: Serving) -> Wanted:
-    from crowdgrad.host.servers.hiring import Wanted
-    from crowdgrad.host.servers.proofs import read_secret
-    from crowdgrad.settings import load
-
-    said = args.servers is not None or args.server is not None
-    elsewhere = tuple(args.server or ()) if said else before.servers
-    file = args.secret_file or load({"home": args.home}).secret_file
-    hold = args.servers_hold or before.servers_hold
-    return Wanted(
-        own=(args.servers or 0) if said else before.own_servers,
-        elsewhere=elsewhere,
-        hold="copies" if hold == "copies" else "parts",
-        average_every=before.average_every if args.average_every is None else args.average_every,
-        secret=read_secret(Path(file)) if elsewhere and file else b"",
-    )
-
-
 def _set_apart() -> None:
     """Let what there is by now be left out when Python looks for objects to throw away.
 
@@ -462,101 +240,21 @@ async def _serve(
         _set_apart()  # now the API is there, too
         say(str(here.folder))
         opening.stop()
-        _greet(console, here, options.matchmaker, qr=args.qr)
+        greet(console, here, options.matchmaker, qr=args.qr)
         if args.announce:
-            _announce(args.announce, here)
+            announce(args.announce, here)
         if args.events:
             Lines().write("started", {"address": here.address, "url": here.url,
                                       "code": here.code, "link": here.link, "key": here.key,
                                       "folder": str(here.folder)})  # fmt: skip
-        shown.enter_context(display)
+        shown.enter_context(shown_as)
 
     with stop_requests() as stop, shown:
         here = Run(prepared, options, settings, going_on)
         _set_apart()
-        display, watch = _display(args, console)
+        shown_as, watch = display(args, console)
         with opening:
             return await here.to_the_end(stop, started=started, watch=watch)
-
-
-def _announce(file: str, here: Here) -> None:
-    """For its owner's eyes only: whoever reads it may steer the run."""
-    names = ("address", "url", "code", "link", "key", "page", "token")
-    told = {name: getattr(here, name) for name in names}
-    about = {"run": here.folder.name, "folder": str(here.folder), "pid": os.getpid()}
-    write_json(file, {**told, **about}, private=True)
-
-
-def _greet(console: Console, here: Here, matchmaker: str | None, *, qr: bool) -> None:
-    """`qr`: draw the link in any case, not only in a terminal."""
-    from crowdgrad.cli.joining import Ways, show
-    from crowdgrad.domain.routes import RELAY
-
-    ways = Ways(
-        code=here.code or "",
-        matchmaker=matchmaker or "",
-        local_code=here.local_code,
-        addresses=tuple(way for way in here.routes if not way.startswith(RELAY))
-        if here.admit == "anyone"
-        else (),
-        link=here.link,
-        key=here.key,
-    )
-    show(console, ways, qr=qr)
-    if here.words:
-        said = here.words[:1].upper() + here.words[1:]
-        console.print(f"{said}.", highlight=False, markup=False)
-    console.print(f"Status: {here.url}/status", soft_wrap=True)
-    if here.page:
-        console.print(f"Page: {here.page}", soft_wrap=True)
-    console.print(f"Results: {here.folder}", soft_wrap=True)
-
-
-def _display(
-    args: argparse.Namespace, console: Console
-) -> tuple[AbstractContextManager[object], Callable[[Status], None]]:
-    if args.events:
-        return nullcontext(), _events(Lines())
-    if args.plain or not console.is_terminal:
-        return nullcontext(), _lines(console)
-    from rich.live import Live
-
-    from crowdgrad.cli.display import View
-
-    view = View()
-    live = Live(console=console, refresh_per_second=5, transient=True)
-    return live, lambda status: live.update(view.render(status))
-
-
-def _lines(console: Console) -> Callable[[Status], None]:
-    from crowdgrad.cli.display import plain
-
-    loop, last = asyncio.get_running_loop(), -PLAIN_EVERY_S
-
-    def watch(status: Status) -> None:
-        nonlocal last
-        if loop.time() - last >= PLAIN_EVERY_S:
-            last = loop.time()
-            print(plain(status), file=console.file, flush=True)
-
-    return watch
-
-
-def _events(lines: Lines) -> Callable[[Status], None]:
-    """Every second, and whenever state, phase, members or scores become others."""
-    from crowdgrad.host.telling.status import as_json
-
-    loop, last = asyncio.get_running_loop(), -EVENTS_EVERY_S
-    before: tuple[object, ...] = ()
-
-    def watch(status: Status) -> None:
-        nonlocal last, before
-        now = (status.state, status.phase, status.paused, status.here, status.validation)
-        if loop.time() - last >= EVENTS_EVERY_S or now != before:
-            last, before = loop.time(), now
-            lines.write("status", {"status": json.loads(as_json(status))})
-
-    return watch
 
 
 def _finish(args: argparse.Namespace, outcome: Outcome, console: Console) -> None:

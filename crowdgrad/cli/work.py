@@ -17,8 +17,8 @@ from crowdgrad.domain.manners import LEAST_SHARE
 if TYPE_CHECKING:
     from crowdgrad.domain.manners import Limits
     from crowdgrad.settings import Settings
-    from crowdgrad.volunteer.agent import Outcome
     from crowdgrad.volunteer.events import Event, Watch
+    from crowdgrad.volunteer.outcome import Outcome
     from crowdgrad.volunteer.remote.desk import Desk
     from crowdgrad.volunteer.remote.status import WorkStatus
     from crowdgrad.volunteer.talk import Trusted

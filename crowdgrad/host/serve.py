@@ -16,17 +16,14 @@ import secrets
 import socket
 import time
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import replace
 
-from crowdgrad.domain.job import JobState
 from crowdgrad.domain.work import VolunteerId
 from crowdgrad.errors import ChildDied, CrowdgradError, PortBusy, RunBusy, one_line
 from crowdgrad.files import disk_errors
 from crowdgrad.host.asking import Asking
 from crowdgrad.host.blobs import Blobs
-from crowdgrad.host.door import Admit, Door, anyone, chosen
-from crowdgrad.host.evaluation import Scores
+from crowdgrad.host.door import Door, anyone, chosen
 from crowdgrad.host.folder import RESUME, RunFolder
 from crowdgrad.host.front import Front
 from crowdgrad.host.growth import Finder, Grown, Growth
@@ -37,6 +34,7 @@ from crowdgrad.host.keeping.resume import GoingOn, Serving
 from crowdgrad.host.keeping.run_files import RunFiles
 from crowdgrad.host.listing import Listing, gifts
 from crowdgrad.host.looking import looking_at
+from crowdgrad.host.options import Here, Options, Outcome
 from crowdgrad.host.remote import control_file
 from crowdgrad.host.remote.api import create_app
 from crowdgrad.host.remote.control import STOPPED, Control
@@ -44,7 +42,7 @@ from crowdgrad.host.remote.page import create_page
 from crowdgrad.host.results import write_results
 from crowdgrad.host.server import Server
 from crowdgrad.host.servers.fleet import Fleet
-from crowdgrad.host.servers.hiring import NO_SERVERS, Hired, Wanted
+from crowdgrad.host.servers.hiring import Hired
 from crowdgrad.host.spreading import Spread
 from crowdgrad.host.telling import logbook
 from crowdgrad.host.telling.history import Curves, History
@@ -62,7 +60,6 @@ from crowdgrad.net.identity import load_or_make
 from crowdgrad.net.local_api import Once
 from crowdgrad.net.ports import bind
 from crowdgrad.net.transport import secure
-from crowdgrad.numerics.vectors import Vector
 from crowdgrad.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -73,76 +70,6 @@ PAGE_LIMITS = HttpLimits(connections=1000, per_address=100)
 """Of the public page, which strangers may look at."""
 ROOM_BYTES = 1 << 20
 """Room on the disk kept for the results, besides that for the model."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """Where and how a host runs; what it trains is in `Prepared`."""
-
-    runs: Path
-    host: str = "127.0.0.1"
-    port: int = 0
-    advertise: str | None = None
-    """The address told to others, where it is not the one we listen on."""
-    http_port: int = 0
-    matchmaker: str | None = None
-    helpers: int = 0
-    """Volunteer processes started on this machine besides worker 0."""
-    paces_ms: tuple[float, ...] = ()
-    """How long worker 0 and each helper pause after a batch: slow machines, played."""
-    matchmaker_key: bytes = b""
-    """The matchmaker's, as an earlier host of the run has learned it."""
-    admit: Admit | None = None
-    """Whom to let in; None: as the job says."""
-    any_port: bool = False
-    """Take another port where `port` is in use."""
-    servers: Wanted = NO_SERVERS
-    """Parameter servers; none: this process holds the parameters."""
-    relays: tuple[str, ...] = ()
-    """Routes to relays of the owner's choice."""
-    router: bool = True
-    """The router may be asked to open a port."""
-    page: tuple[str, int] | None = None
-    """Address and port of the public page, where one is wanted."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Here:
-    """Where a running host is found."""
-
-    address: str
-    url: str
-    folder: Path
-    code: str | None
-    key: str
-    """Fingerprint of the host's key: what volunteers see and can compare."""
-    link: str = ""
-    """Leads to the job and carries the key: its page at the matchmaker, or ways to this host."""
-    local_code: str = ""
-    """What people on the same network type; empty where it is not announced there."""
-    routes: tuple[str, ...] = ()
-    """All ways to this host, the best first."""
-    words: str = ""
-    """How others come to it."""
-    admit: Admit = "anyone"
-    page: str = ""
-    """The public page, where there is a listener for it."""
-    token: str = field(default="", repr=False)
-    """What proves to the API that a wish is the owner's."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    folder: Path
-    status: Status
-    parameters: Vector
-    history: tuple[Scores, ...]
-    link: str = ""
-    """The job's page at the matchmaker."""
-
-    @property
-    def state(self) -> JobState:
-        return self.status.state
 
 
 class Run:

@@ -23,7 +23,8 @@ from crowdgrad.domain.job import StoppingRule
 from crowdgrad.errors import JobFileError, RecipeError
 from crowdgrad.host.earlier import find_run
 from crowdgrad.host.job import JobPlan, Start, prepare
-from crowdgrad.host.serve import Options, Outcome, Run
+from crowdgrad.host.options import Options, Outcome
+from crowdgrad.host.serve import Run
 from crowdgrad.host.telling.status import Point, Status, point
 from crowdgrad.process import new_event_loop
 from crowdgrad.recipes import RECIPES, from_table

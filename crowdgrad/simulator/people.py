@@ -33,10 +33,11 @@ from crowdgrad.simulator.network import VirtualNetwork
 from crowdgrad.simulator.story import Story
 from crowdgrad.simulator.virtual_time import Node
 from crowdgrad.simulator.workshop import Life, opens
-from crowdgrad.volunteer.agent import Agent, Outcome
+from crowdgrad.volunteer.agent import Agent
 from crowdgrad.volunteer.conversation import Conversation
 from crowdgrad.volunteer.events import Event
 from crowdgrad.volunteer.matched import one_after_another
+from crowdgrad.volunteer.outcome import Outcome
 
 RECONNECT_S = 8.0
 AGAIN_S = 5.0

@@ -23,13 +23,13 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from crowdgrad.domain.data import ChunkHash
 from crowdgrad.domain.job import Job, Volunteer
 from crowdgrad.domain.manners import Effort
 from crowdgrad.domain.routes import Whereabouts
-from crowdgrad.domain.work import Unit, Update
+from crowdgrad.domain.work import Update
 from crowdgrad.errors import (
     ChildDied,
     ConnectionLost,
@@ -63,15 +63,17 @@ from crowdgrad.replication.supply import Direct, Supply
 from crowdgrad.volunteer.additions import Additions
 from crowdgrad.volunteer.consent import Consent, Request, Shares, always
 from crowdgrad.volunteer.conversation import Conversation, Reach
-from crowdgrad.volunteer.events import Event, Kind, Phase, Watch
+from crowdgrad.volunteer.events import Watch
 from crowdgrad.volunteer.gatekeeper import Gatekeeper, for_the_host
 from crowdgrad.volunteer.governor import Governor, free
 from crowdgrad.volunteer.hosts import Refusals
+from crowdgrad.volunteer.outcome import Outcome, share_given
 from crowdgrad.volunteer.parts import Part, machine_of, parts_of
 from crowdgrad.volunteer.servers import Bases, Connect, Resolve, reached
 from crowdgrad.volunteer.sharing import Sharing, supplied
 from crowdgrad.volunteer.talk import Trusted
 from crowdgrad.volunteer.tally import Tally
+from crowdgrad.volunteer.telling import Telling
 from crowdgrad.volunteer.workshop import Workshop
 
 OpenShop = Callable[..., Awaitable[Workshop]]
@@ -94,26 +96,6 @@ NEAR = ("127.", "[::1]", "localhost")
 MANY_LATE = 20
 """Updates that came too late one after the other, of which people should hear."""
 UNKNOWN_MEMORY_MB = 2048
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """How the work for one job ended."""
-
-    reason: str
-    left: bool
-    """We went, at somebody's wish; otherwise the job is over, or its host stayed away."""
-    samples: int
-    credit: float | None
-    """As the host counts it; None where we left before it said so."""
-    share: float | None = None
-    """Ours of all samples that the job's members have given, as its host counted last."""
-    title: str = ""
-    """Of the job."""
-    host: str = ""
-    """Fingerprint of the key the host has proven; empty where it has proven none."""
-    code: str = ""
-    """Of the job; empty where no matchmaker sent us."""
 
 
 class Agent:
@@ -158,6 +140,8 @@ class Agent:
         self._connect = connect
         self._resolve = resolve
         self._watch = watch
+        self._telling = Telling(watch)
+        self._say = self._telling.say
         self._random01 = random01
         self._reconnect_s = reconnect_s
         self._memory_bytes = memory_bytes or lent_memory(volunteer)
@@ -196,7 +180,6 @@ class Agent:
         self._why_leaving = "stopped"
         self._title = ""
         self._left = False
-        self._last_said: dict[Kind, str] = {}
         self._failures = self._late = 0
         self.samples = self.accepted = self.refused = 0
         self._share: float | None = None
@@ -569,7 +552,7 @@ class Agent:
         if self._pauses:
             await self._rest(reach, grant)
             return None
-        await shop.need(unit.shard, self._supply, self._progress(unit), slot=slot)
+        await shop.need(unit.shard, self._supply, self._telling.of_data(unit), slot=slot)
         if self._pauses:  # it may have taken a while
             shop.let_go(slot)
             await self._rest(reach, grant)
@@ -615,31 +598,9 @@ class Agent:
             self._say("trouble", str(refusal))
 
     def _tell_of(self, update: Update, samples: int, accepted: int) -> None:
-        data: dict[str, str | int | float] = {
-            "samples": samples,
-            "accepted": accepted,
-            "refused": self.refused,
-            "loss": update.loss,
-            "seconds": update.compute_s,
-        }
-        if self._share is not None:
-            data["share"] = self._share
-        text = f"Unit {update.unit}: {update.samples} samples, loss {update.loss:.4f}."
-        self._watch(Event(kind="unit", text=text, data=data))
-
-    def _progress(self, unit: Unit) -> Callable[[int, int], None]:
-        def report(done: int, total: int) -> None:
-            self._watch(
-                Event(
-                    kind="progress",
-                    text=f"Data: shard {unit.shard}, {done} of {total} chunks.",
-                    data={"shard": unit.shard, "done": done, "total": total},
-                )
-            )
-            if done == total:
-                self._say("note", f"The data of shard {unit.shard} is here.")
-
-        return report
+        self._telling.of_unit(
+            update, samples=samples, accepted=accepted, refused=self.refused, share=self._share
+        )
 
     def _outcome(
         self, reason: str, finished: Finished | None = None, *, left: bool = True
@@ -657,25 +618,7 @@ class Agent:
         )
 
     def _tell_effort(self, effort: Effort) -> None:
-        if effort.share > 0 and self._workshop is None and "effort" not in self._last_said:
-            return  # nothing works here yet: it is said when something does
-        data: dict[str, str | int | float] = {"share": effort.share, "threads": effort.threads}
-        self._say("effort", effort.reason, data=data)
-
-    def _say(
-        self,
-        kind: Kind,
-        text: str,
-        *,
-        phase: Phase | None = None,
-        data: dict[str, str | int | float] | None = None,
-    ) -> None:
-        if kind in ("state", "effort"):
-            if text == self._last_said.get(kind):
-                return  # said already
-            self._last_said[kind] = text
-        text = one_line(text)  # some of it may be a stranger's words, and it goes to a screen
-        self._watch(Event(kind=kind, text=text, phase=phase, data=data or {}))
+        self._telling.of_effort(effort, works=self._workshop is not None)
 
     async def _left_within(self, seconds: float) -> bool:
         try:
@@ -693,11 +636,6 @@ def lent_memory(volunteer: Volunteer) -> int:
     """Bytes a job may take: half of the machine's memory."""
     known_mb = volunteer.memory_mb or UNKNOWN_MEMORY_MB
     return (known_mb << 20) // 2
-
-
-def share_given(yours: int, given: int) -> float | None:
-    """Of a job's samples; None where its host does not say, or nobody has given any."""
-    return min(1.0, yours / given) if given else None
 
 
 def _machines(parts: Sequence[Part]) -> frozenset[str]:

@@ -24,8 +24,8 @@ from crowdgrad.errors import (
     Unreachable,
 )
 from crowdgrad.net.matchmaker import Match, VolunteerPresence
-from crowdgrad.volunteer.agent import Outcome
 from crowdgrad.volunteer.events import Event, Watch
+from crowdgrad.volunteer.outcome import Outcome
 
 UNWANTED = (NotAgreed, RefusedHere, ChildDied, ProgramError)
 """Of jobs that this machine will not do, or that went wrong here: it does not go there again."""

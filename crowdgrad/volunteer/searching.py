@@ -15,11 +15,12 @@ from crowdgrad.net import identity, web
 from crowdgrad.net.matchmaker import Match, VolunteerPresence, wait_for_job
 from crowdgrad.settings import Settings
 from crowdgrad.volunteer import reachable, reasons
-from crowdgrad.volunteer.agent import Agent, Outcome
+from crowdgrad.volunteer.agent import Agent
 from crowdgrad.volunteer.countersigning import Countersigning
 from crowdgrad.volunteer.events import Event, Watch
 from crowdgrad.volunteer.matched import ended, one_after_another
 from crowdgrad.volunteer.options import Options
+from crowdgrad.volunteer.outcome import Outcome
 from crowdgrad.volunteer.probe import hours as hours_of
 from crowdgrad.volunteer.probe import machine, utc_offset_s
 from crowdgrad.volunteer.resting import FAREWELL, OVER, Resting, in_own_time

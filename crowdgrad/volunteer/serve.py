@@ -28,7 +28,7 @@ from crowdgrad.net.transport.base import Listener, OnConnection
 from crowdgrad.replication.store import ChunkStore
 from crowdgrad.settings import Settings
 from crowdgrad.volunteer import metered, neighbours, reasons, speed, tally, target, wishes
-from crowdgrad.volunteer.agent import Agent, Outcome
+from crowdgrad.volunteer.agent import Agent
 from crowdgrad.volunteer.consent import Ask, Owner
 from crowdgrad.volunteer.countersigning import Countersigning
 from crowdgrad.volunteer.events import Event, Watch
@@ -38,6 +38,7 @@ from crowdgrad.volunteer.journal import Journal
 from crowdgrad.volunteer.matched import OF_ONE_JOB
 from crowdgrad.volunteer.metered import Manners
 from crowdgrad.volunteer.options import Options
+from crowdgrad.volunteer.outcome import Outcome
 from crowdgrad.volunteer.probe import describe
 from crowdgrad.volunteer.readings import Machine as ThisMachine
 from crowdgrad.volunteer.remote.desk import ANOTHER, Desk, Work

@@ -9,9 +9,10 @@ from dataclasses import replace
 from crowdgrad.domain.matching import JobListing
 from crowdgrad.domain.routes import Whereabouts
 from crowdgrad.errors import CrowdgradError, TurnedAway
-from crowdgrad.volunteer.agent import Agent, Outcome
+from crowdgrad.volunteer.agent import Agent
 from crowdgrad.volunteer.consent import Consent, Request
 from crowdgrad.volunteer.journal import Journal
+from crowdgrad.volunteer.outcome import Outcome
 
 
 class Visits:

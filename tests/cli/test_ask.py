@@ -69,6 +69,8 @@ import sys
 from pathlib import Path
 from rich.console import Console
 from crowdgrad.cli import host
+from crowdgrad.cli.host_arguments import options_of
+from crowdgrad.cli.host_publishing import agree_to_publish
 from crowdgrad.cli.main import main
 from crowdgrad.data.dataset import from_arrays
 from crowdgrad.host.publishing import Material
@@ -76,7 +78,7 @@ from crowdgrad.host.publishing import Material
 def agree(args):
     data = from_arrays([[1.0]] * 20, [0] * 20, title="Diaries")
     material = Material.of_data(data)
-    host._agree_to_publish(args, host._options(args, None), material, Path(args.home), Console())
+    agree_to_publish(args, options_of(args, None), material, Path(args.home), Console())
     print("published")
     return 0
 

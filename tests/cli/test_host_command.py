@@ -14,11 +14,13 @@ from rich.console import Console
 
 from crowdgrad.cli import host
 from crowdgrad.cli.display import qr_code
+from crowdgrad.cli.host_arguments import options_of
+from crowdgrad.cli.host_display import announce, greet, introduce
 from crowdgrad.cli.main import parser
 from crowdgrad.errors import DataMissing, SettingError, TargetError, Unreachable
 from crowdgrad.host.earlier import read_run
 from crowdgrad.host.keeping.resume import Serving
-from crowdgrad.host.serve import Here
+from crowdgrad.host.options import Here
 from crowdgrad.settings import Settings
 from tests.host.telling.test_report import prepared
 from tests.host.test_earlier import a_run
@@ -57,7 +59,7 @@ def test_what_should_be_known_is_said_first(tmp_path: Path) -> None:
     console = Console(width=100)
     with console.capture() as shown:
         notes = ("5 of 9 test records are left out.", "[/b] is no markup.")
-        host._introduce(console, replace(prepared("Digits"), notes=notes, earlier=run))
+        introduce(console, replace(prepared("Digits"), notes=notes, earlier=run))
     text = shown.get()
     for said in (
         "Data: small (a note)",
@@ -84,7 +86,7 @@ HERE = Here(
 def greeted(here: Here, *, terminal: bool = False, width: int = 100, qr: bool = False) -> str:
     console = Console(width=width, force_terminal=terminal, color_system=None, file=io.StringIO())
     with console.capture() as shown:
-        host._greet(console, here, "https://match.example.org", qr=qr)
+        greet(console, here, "https://match.example.org", qr=qr)
     return shown.get()
 
 
@@ -109,7 +111,7 @@ def test_a_terminal_shows_the_link_as_a_picture_and_a_log_if_it_is_asked_to() ->
 
 
 def test_where_it_is_found_is_announced(tmp_path: Path) -> None:
-    host._announce(str(tmp_path / "a.json"), HERE)
+    announce(str(tmp_path / "a.json"), HERE)
     told = json.loads((tmp_path / "a.json").read_text())
     assert set(told) == {
         "address", "url", "run", "folder", "code", "link", "key", "page", "token", "pid",
@@ -135,9 +137,9 @@ BEFORE = Serving(
 def test_a_run_goes_on_with_the_matchmaker_it_knew(
     words: list[str], key: bytes, admit: str
 ) -> None:
-    options = host._options(parser().parse_args(["host", "--resume", "last", *words]), BEFORE)
+    options = options_of(parser().parse_args(["host", "--resume", "last", *words]), BEFORE)
     assert (options.matchmaker_key, options.admit) == (key, admit)
-    first = host._options(parser().parse_args(["host", "job.toml", *words]), None)
+    first = options_of(parser().parse_args(["host", "job.toml", *words]), None)
     assert first.matchmaker_key == b""
 
 
@@ -146,7 +148,7 @@ def test_that_nobody_could_introduce_anyone_is_said_before_the_model_is_looked_a
 ) -> None:
     monkeypatch.setattr("crowdgrad.host.job.prepare", lambda *what: pytest.fail("too late"))
     args = parser().parse_args(["host", job, "--admit", "introduced"])
-    options = host._options(args, None)
+    options = options_of(args, None)
     with pytest.raises(SettingError, match="no matchmaker introduces any"):
         host._prepare(args, options, Settings(home=tmp_path), Console(quiet=True))
 
@@ -159,5 +161,5 @@ def test_that_no_matchmaker_is_there_is_said_before_the_model_is_looked_at(
         args = parser().parse_args(["host", job, "--matchmaker", url, "--yes"])
         with pytest.raises(error):
             host._prepare(
-                args, host._options(args, None), Settings(home=tmp_path), Console(quiet=True)
+                args, options_of(args, None), Settings(home=tmp_path), Console(quiet=True)
             )

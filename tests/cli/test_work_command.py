@@ -15,8 +15,8 @@ from crowdgrad.domain.manners import Limits, Profile
 from crowdgrad.errors import SettingError
 from crowdgrad.settings import Settings
 from crowdgrad.volunteer import serve
-from crowdgrad.volunteer.agent import Outcome
 from crowdgrad.volunteer.events import Event
+from crowdgrad.volunteer.outcome import Outcome
 
 
 def asked(

@@ -32,7 +32,8 @@ from crowdgrad.host.listing import (
     offer_of,
 )
 from crowdgrad.host.members.ledger import Ledger
-from crowdgrad.host.serve import Here, Options, Run
+from crowdgrad.host.options import Here, Options
+from crowdgrad.host.serve import Run
 from crowdgrad.net.identity import guest
 from crowdgrad.net.introduction import Introduction, write
 from crowdgrad.settings import Settings

@@ -14,7 +14,8 @@ from crowdgrad.capture.models import digits_mlp
 from crowdgrad.data.catalogue import load
 from crowdgrad.domain.job import Job, StoppingRule
 from crowdgrad.host.job import JobPlan, Prepared, new_id, prepare
-from crowdgrad.host.serve import Here, Options, Outcome, Run
+from crowdgrad.host.options import Here, Options, Outcome
+from crowdgrad.host.serve import Run
 from crowdgrad.host.telling.status import Status
 from crowdgrad.process import Child, end_all
 from crowdgrad.recipes.async_sgd import AsyncSGD

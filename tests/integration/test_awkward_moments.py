@@ -12,13 +12,14 @@ import pytest
 from crowdgrad.domain.job import StoppingRule
 from crowdgrad.errors import Unreachable
 from crowdgrad.host.job import Prepared
-from crowdgrad.host.serve import Options, Run
+from crowdgrad.host.options import Options
+from crowdgrad.host.serve import Run
 from crowdgrad.host.telling.status import Status
 from crowdgrad.net.identity import guest
 from crowdgrad.net.matchmaker import publish
 from crowdgrad.settings import Settings
 from crowdgrad.volunteer import serve as volunteer
-from crowdgrad.volunteer.agent import Outcome
+from crowdgrad.volunteer.outcome import Outcome
 from tests.integration.conftest import job_with
 from tests.matchmaker.running import Running, offer, worker
 

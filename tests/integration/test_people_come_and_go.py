@@ -14,7 +14,7 @@ import pytest
 from crowdgrad.domain.job import StoppingRule
 from crowdgrad.host.job import Prepared
 from crowdgrad.host.members.departures import STAYED
-from crowdgrad.host.serve import Outcome
+from crowdgrad.host.options import Outcome
 from crowdgrad.process import Child, end_all
 from crowdgrad.settings import Settings
 from tests.integration.conftest import Stage, children_of, job_with

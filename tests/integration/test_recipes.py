@@ -12,7 +12,7 @@ import crowdgrad as cg
 from crowdgrad.capture.models import mnist_mlp
 from crowdgrad.domain.job import StoppingRule
 from crowdgrad.host.job import JobPlan, Prepared, prepare
-from crowdgrad.host.serve import Outcome
+from crowdgrad.host.options import Outcome
 from crowdgrad.recipes import RECIPES
 from crowdgrad.recipes.base import Recipe, hyperparameters
 from crowdgrad.settings import Settings

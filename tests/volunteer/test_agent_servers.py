@@ -33,9 +33,10 @@ from crowdgrad.net.transport.base import Connection
 from crowdgrad.net.transport.inproc import InprocNetwork
 from crowdgrad.replication.store import MemoryChunks
 from crowdgrad.volunteer import talk
-from crowdgrad.volunteer.agent import Agent, Outcome
+from crowdgrad.volunteer.agent import Agent
 from crowdgrad.volunteer.consent import Request
 from crowdgrad.volunteer.events import Event
+from crowdgrad.volunteer.outcome import Outcome
 from crowdgrad.volunteer.probe import describe
 from tests.host import small
 from tests.virtual_time import run_virtual

@@ -52,10 +52,11 @@ from crowdgrad.program.engines.onnx_memory import RUNTIME_BYTES
 from crowdgrad.replication.store import MemoryChunks
 from crowdgrad.settings import load
 from crowdgrad.volunteer import talk, trainer_link
-from crowdgrad.volunteer.agent import Agent, Outcome
+from crowdgrad.volunteer.agent import Agent
 from crowdgrad.volunteer.consent import Request
 from crowdgrad.volunteer.events import Event
 from crowdgrad.volunteer.hosts import Refusals
+from crowdgrad.volunteer.outcome import Outcome
 from crowdgrad.volunteer.probe import describe
 
 SEED, RATE = 3, 0.1

@@ -17,8 +17,8 @@ import pytest
 from crowdgrad.domain.manners import Limits, Profile
 from crowdgrad.net import control_file
 from crowdgrad.volunteer import consent
-from crowdgrad.volunteer.agent import Outcome
 from crowdgrad.volunteer.governor import Governor, free
+from crowdgrad.volunteer.outcome import Outcome
 from crowdgrad.volunteer.remote.api import served
 from crowdgrad.volunteer.remote.desk import Desk, Work
 from crowdgrad.volunteer.remote.status import Totals, WorkStatus

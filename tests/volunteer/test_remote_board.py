@@ -6,8 +6,8 @@ import math
 from dataclasses import replace
 
 from crowdgrad.domain.manners import Effort, Limits, Readings
-from crowdgrad.volunteer.agent import Outcome
 from crowdgrad.volunteer.events import Event
+from crowdgrad.volunteer.outcome import Outcome
 from crowdgrad.volunteer.remote.board import MAX_LINES, Around, Board
 from crowdgrad.volunteer.remote.status import DataHere, Question, Totals, WorkStatus
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from crowdgrad.domain.routes import Whereabouts, at
-from crowdgrad.volunteer.agent import Outcome
 from crowdgrad.volunteer.consent import always
 from crowdgrad.volunteer.journal import Journal
 from crowdgrad.volunteer.matched import one_after_another
+from crowdgrad.volunteer.outcome import Outcome
 from crowdgrad.volunteer.visits import Visits
 from tests.volunteer.test_serve import Presence
 

@@ -31,12 +31,12 @@ from crowdgrad.net.identity import guest
 from crowdgrad.settings import Settings
 from crowdgrad.volunteer import matched, serve, target
 from crowdgrad.volunteer import searching as searching_jobs
-from crowdgrad.volunteer.agent import Outcome
 from crowdgrad.volunteer.consent import Request, always
 from crowdgrad.volunteer.countersigning import Countersigning
 from crowdgrad.volunteer.events import Event
 from crowdgrad.volunteer.hosts import KnownHosts
 from crowdgrad.volunteer.journal import Journal, Reader
+from crowdgrad.volunteer.outcome import Outcome
 from crowdgrad.volunteer.talk import Trusted
 from crowdgrad.volunteer.tally import Tally
 from crowdgrad.volunteer.visits import Visits

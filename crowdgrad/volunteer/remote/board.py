@@ -10,8 +10,8 @@ from collections import deque
 from dataclasses import dataclass, replace
 
 from crowdgrad.domain.manners import Effort, Limits, Readings
-from crowdgrad.volunteer.agent import Outcome
 from crowdgrad.volunteer.events import Event, Phase
+from crowdgrad.volunteer.outcome import Outcome
 from crowdgrad.volunteer.remote.status import (
     DataHere,
     JobDone,

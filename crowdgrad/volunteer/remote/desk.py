@@ -22,8 +22,8 @@ from typing import Literal, Protocol
 from crowdgrad.domain.manners import Effort, Limits, Readings
 from crowdgrad.errors import one_line
 from crowdgrad.volunteer import consent
-from crowdgrad.volunteer.agent import Outcome
 from crowdgrad.volunteer.events import Event, Watch
+from crowdgrad.volunteer.outcome import Outcome
 from crowdgrad.volunteer.remote.board import Around, Board
 from crowdgrad.volunteer.remote.status import Question, State, Totals, WorkStatus
 

@@ -13,7 +13,8 @@ from crowdgrad.host.folder import RESUME
 from crowdgrad.host.job import Prepared
 from crowdgrad.host.keeping import resume
 from crowdgrad.host.keeping.checkpoint_files import CheckpointFiles
-from crowdgrad.host.serve import Options, Run
+from crowdgrad.host.options import Options
+from crowdgrad.host.serve import Run
 from crowdgrad.settings import Settings
 from tests.integration.conftest import digits, job_with
 
