@@ -36,7 +36,7 @@ def introduce(console: Console, prepared: Prepared) -> None:
 
 def announce(file: str, here: Here) -> None:
     """For its owner's eyes only: whoever reads it may steer the run."""
-    names = ("address", "url", "code", "link", "key", "page", "token")
+    names = ("address", "url", "code", "link", "key", "page", "title", "token")
     told = {name: getattr(here, name) for name in names}
     about = {"run": here.folder.name, "folder": str(here.folder), "pid": os.getpid()}
     write_json(file, {**told, **about}, private=True)

@@ -65,6 +65,8 @@ class Here:
     admit: Admit = "anyone"
     page: str = ""
     """The public page, where there is a listener for it."""
+    title: str = ""
+    """Of the job."""
     token: str = field(default="", repr=False)
     """What proves to the API that a wish is the owner's."""
 

@@ -446,6 +446,7 @@ class Run:
             words=front.words,
             admit=self._admit,
             page=page,
+            title=self._prepared.job.title,
             token=token,
         )
 

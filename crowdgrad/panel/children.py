@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from crowdgrad.errors import UserError
+from crowdgrad.errors import UserError, one_line
 from crowdgrad.host.remote.control_file import Entrance, read
 from crowdgrad.panel.problems import Problem, of_output
 from crowdgrad.process import Child, end_all
@@ -45,6 +45,8 @@ class ChildState:
     """What it said last."""
     run: str | None
     """The run of a host, once it has begun."""
+    title: str
+    """Of its job; empty until then, and of a volunteer."""
     error: Problem | None = None
 
 
@@ -66,6 +68,7 @@ class Started:
         self._size = -1
         self._doing = ""
         self._run: str | None = None
+        self._title = ""
         self._ready = False
         self._last: ChildState | None = None
         """How it ended: read once, since all are asked again and again."""
@@ -120,7 +123,13 @@ class Started:
             with contextlib.suppress(OSError):
                 os.truncate(self._log, 0)  # it is written at its end, wherever that is
         return ChildState(
-            id=self.id, kind=self.kind, state=state, doing=self._doing, run=self._run, error=error
+            id=self.id,
+            kind=self.kind,
+            state=state,
+            doing=self._doing,
+            run=self._run,
+            title=self._title,
+            error=error,
         )
 
     def _listen(self) -> int:
@@ -145,6 +154,7 @@ class Started:
         if self.kind == "host":
             self._folder = Path(told["folder"])
             self._run = self._folder.name
+            self._title = one_line(str(told.get("title", "")))
         self._ready = True
 
     def _ready_and_over(self) -> bool:

@@ -114,7 +114,7 @@ def test_where_it_is_found_is_announced(tmp_path: Path) -> None:
     announce(str(tmp_path / "a.json"), HERE)
     told = json.loads((tmp_path / "a.json").read_text())
     assert set(told) == {
-        "address", "url", "run", "folder", "code", "link", "key", "page", "token", "pid",
+        "address", "url", "run", "folder", "code", "link", "key", "page", "title", "token", "pid",
     }  # fmt: skip
     assert stat.S_IMODE((tmp_path / "a.json").stat().st_mode) == 0o600, "it holds a token"
     assert told["link"] == HERE.link

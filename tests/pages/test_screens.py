@@ -95,6 +95,7 @@ def _question(caller: Caller) -> str | None:
 def test_start(browser: Browser, world: World) -> None:
     def go(guest: Visitor) -> None:
         guest.waits_for("machine", "Processor cores")
+        guest.waits_for("now", "Hosting “Handwritten digits”")
 
     assert look_at(browser, world.panel.url, "start", go) == []
 

@@ -4,7 +4,7 @@ import { became } from "../src/lib/begun.ts";
 import { t } from "../src/lib/texts.ts";
 import type { Child } from "../src/lib/types.ts";
 
-const child = (state: Child["state"], more: Partial<Child> = {}): Child => ({ id: "a", kind: "host", state, doing: "", run: null, error: null, ...more });
+const child = (state: Child["state"], more: Partial<Child> = {}): Child => ({ id: "a", kind: "host", state, doing: "", run: null, title: "", error: null, ...more });
 const told = (found: ReturnType<typeof became>): string => (found.kind === "failed" ? found.problem.message : found.kind);
 
 test("a host starts until it names its run", () => {

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { badHours, causesOf, flop, hoursOf, lending, spellHours } from "../src/lib/lending.ts";
 import type { Child, WorkStatus } from "../src/lib/types.ts";
 
-const child = (state: Child["state"]): Child => ({ id: state, kind: "work", state, doing: "", run: null, error: null });
+const child = (state: Child["state"]): Child => ({ id: state, kind: "work", state, doing: "", run: null, title: "", error: null });
 const work = (state: WorkStatus["state"]): WorkStatus => ({ state }) as WorkStatus;
 
 test("whether it lends, by the last child and its word", () => {

@@ -605,6 +605,7 @@ export interface components {
             state: "starting" | "running" | "over" | "failed";
             doing: string;
             run: string | null;
+            title: string;
             error: components["schemas"]["Problem"] | null;
         };
         /** Choice */
