@@ -88,6 +88,7 @@ def test_hidden_files_of_a_folder_are_left_out(owner: Visitor, tmp_path: Path) -
 
 def test_what_is_dropped_beside_its_place_is_not_opened(owner: Visitor) -> None:
     owner.go("Host")
+    expect(owner.see("drop-zone")).to_be_visible()
     for name in ("dragover", "drop"):
         event = f"new DragEvent('{name}', {{bubbles: true, cancelable: true}})"
         for where in ("document.body", "document.querySelector('[data-testid=drop-zone]')"):

@@ -78,8 +78,8 @@ def chooses_everything(owner: Visitor) -> None:
     owner.slide("Epochs", "1")
     expect(consequences).to_contain_text("less than a second")
     owner.slide("Epochs", "1000")
-    expect(consequences).to_contain_text("about")
     owner.slide("Batch size", "8")  # so it goes on until we finish it
+    expect(consequences).to_contain_text("about")
     owner.press("reach-network")
     expect(owner.see("start-hosting")).to_be_disabled()
     expect(owner.page.get_by_text("Agree that volunteers can keep the data")).to_be_visible()

@@ -11,7 +11,7 @@ import segno
 from starlette.testclient import TestClient
 
 from crowdgrad import webapp
-from crowdgrad.cli.host import page_place
+from crowdgrad.cli.host_arguments import page_place
 from crowdgrad.host.remote import page as page_module
 from crowdgrad.host.remote.page import create_page
 from crowdgrad.host.telling.job_page import Entry, JobPage, eta_s, job_page, qr_svg
