@@ -28,6 +28,8 @@ PART = ".part"
 """How the name of an unfinished file ends."""
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """What the operating system says when there is no room."""
+STREAMS = ("/dev", "/dev/fd", "/proc/self/fd")
+"""Where /dev/stdout and its like are links."""
 CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EACCES)
 """What file systems say that sync no folders, and folders one may write into but not read."""
 
@@ -150,6 +152,11 @@ def disk_errors(where: Path, advice: str = "Choose a place you may write to.") -
             raise DiskFull(
                 f"There is no room left on the disk for {where}.", advice="Free some space."
             ) from error
+        if error.errno == errno.ENXIO:
+            raise CannotWrite(
+                f"Cannot write {where}: nobody reads what is written there.",
+                advice="Start what reads it first.",
+            ) from error
         raise CannotWrite(
             f"Cannot write {where}: {error.strerror or error}.", advice=advice
         ) from error
@@ -190,6 +197,21 @@ def _write(file: BinaryIO, data: bytes) -> None:
     file.write(data)
 
 
+def is_stream(path: Path) -> bool:
+    """Whether something other than a file stands there: a pipe, a device, or one of a process's
+    streams by name, whatever that leads to. Root could put a file in its place, or delete it."""
+    by_name = path.parent.as_posix() in STREAMS and path.is_symlink()
+    return by_name or (path.exists() and not path.is_file())
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Opens a stream. OSError where nobody reads a pipe: to wait for somebody, nothing would end
+    us but SIGKILL."""
+    there = os.open(path, flags & ~os.O_CREAT | getattr(os, "O_NONBLOCK", 0))
+    os.set_blocking(there, True)
+    return there
+
+
 def write_whole(
     path: Path,
     data: bytes,
@@ -203,11 +225,11 @@ def write_whole(
 
     The draft lies in `drafts` (by default beside the file, and on the same disk in any case) until
     it is complete. Without `sync` a power cut may tear the file: for what is verified when read.
-    `private`: only its owner may read what is in it. A pipe or a device is written to as it is:
-    root could put a file in the place of /dev/null.
+    `private`: only its owner may read the file. A pipe or a device is written to as it is, and
+    whoever may read it will (`is_stream`).
     """
-    if path.exists() and not path.is_file():
-        with path.open("wb") as there:
+    if is_stream(path):
+        with open(path, "ab", opener=_without_waiting) as there:
             write(there, data)
         return
 

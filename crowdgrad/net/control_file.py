@@ -15,7 +15,7 @@ import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from crowdgrad.files import write_whole
+from crowdgrad.files import is_stream, write_whole
 
 logger = logging.getLogger(__name__)
 
@@ -53,9 +53,10 @@ def announce(path: Path, url: str, token: str, pid: int) -> None:
 
 
 def withdraw(path: Path) -> None:
-    """The process goes; fine if the file is gone already."""
+    """The process goes; fine if the file is gone already. What it told a pipe stays told."""
     with contextlib.suppress(OSError):
-        path.unlink()
+        if not is_stream(path):
+            path.unlink()
 
 
 def read(path: Path) -> Entrance | None:

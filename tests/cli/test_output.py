@@ -6,6 +6,8 @@ import argparse
 import io
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,6 +42,27 @@ def test_a_pipe_or_device_is_written_to_and_stays_what_it_is(tmp_path: Path) -> 
         os.close(reader)
     assert pipe.is_fifo()
     assert [file.name for file in tmp_path.iterdir()] == ["pipe"]
+
+
+def test_a_pipe_that_nobody_reads_is_said_instead_of_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(CannotWrite, match="nobody reads") as caught:
+        write_json(str(tmp_path / "pipe"), [1, 2])
+    assert caught.value.advice == "Start what reads it first."
+
+
+@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
+def test_standard_output_by_name_may_be_a_file_and_keeps_its_name(
+    tmp_path: Path, name: str
+) -> None:
+    said = f"from crowdgrad.cli.output import write_json; write_json({name!r}, [1, 2])"
+    with (tmp_path / "out").open("wb") as out:
+        out.write(b"before\n")
+        out.flush()
+        subprocess.run([sys.executable, "-c", said], stdout=out, check=True)
+    words, _, told = (tmp_path / "out").read_text().partition("\n")
+    assert (words, json.loads(told)) == ("before", [1, 2])
+    assert Path("/dev/stdout").is_symlink()
 
 
 def test_a_dash_is_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
