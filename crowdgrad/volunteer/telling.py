@@ -1,4 +1,7 @@
-"""What an agent tells whoever watches: one sentence each, and none twice in a row."""
+"""What an agent tells whoever watches, one sentence each.
+
+How it is, and how hard it works, is not said twice in a row.
+"""
 
 from __future__ import annotations
 

@@ -31,7 +31,8 @@ KEPT = (
 SEEN = (
     ("Everybody", "Public jobs as their hosts describe them, without the ways to the host, its "
      "whole key and invitations; what each key’s fingerprint gave, as far as both sides have "
-     "signed it. Of a job that is not public, only the amount."),
+     "signed it. Of a job that is not public, only the amount. What all have given together, to "
+     "how many jobs, and how many they are; jobs that are not public count, too."),
     ("The members of a job", "The host’s address and the other ways to it, and its whole public "
      "key; each other’s names and fingerprints. Whoever works for a host connects to it, so it "
      "sees their network address; through a relay it does not."),
