@@ -22,8 +22,8 @@ class Profile:
     share: float = 1.0
     """Of the time: after each batch the trainer rests for the remainder."""
     threads: int = 1
-    """How many cores a batch may use. More count from the next job on; with fewer, a trainer that
-    has more rests longer meanwhile."""
+    """How many cores a batch may use. Within half a minute the trainer has as many; with fewer, one
+    that has more rests longer meanwhile."""
 
     def __post_init__(self) -> None:
         if not LEAST_SHARE <= self.share <= 1:

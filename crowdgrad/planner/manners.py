@@ -10,7 +10,10 @@ from __future__ import annotations
 from crowdgrad.domain.manners import Effort, Limits, Pause, Profile, Readings, minutes_of
 from crowdgrad.domain.matching import MINUTES_A_DAY
 
-__all__ = ["Pause", "effort", "in_use", "share_of"]
+__all__ = ["Pause", "effort", "in_use", "share_of", "threads_by_now"]
+
+SETTLED_S = 30.0
+"""How long a trainer keeps its threads at least: another is started for others."""
 
 
 def effort(readings: Readings, limits: Limits, pause: Pause | None = None) -> Effort:
@@ -41,6 +44,11 @@ def share_of(effort: Effort, threads: int) -> float:
     """Of the time, for a trainer that was started with so many threads: where it may use fewer by
     now, it rests for the time that the others would have computed."""
     return effort.share * min(1.0, effort.threads / threads)
+
+
+def threads_by_now(allowed: int, has: int, since_s: float) -> int:
+    """Of a trainer that was started with so many, so long ago. Until then `share_of` counts."""
+    return allowed if since_s >= SETTLED_S else has
 
 
 def in_use(readings: Readings, limits: Limits) -> bool:

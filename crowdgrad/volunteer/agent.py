@@ -416,7 +416,6 @@ class Agent:
         own = " and comparing your model with it" if self._trusted is not None else ""
         self._say("state", f"Fetching the program, checking it{own}.")
         shop: Workshop | None = None
-        threads = min(self._governor.effort.threads, self.volunteer.cores)
         try:
             shop = await self._open_shop(
                 admit,
@@ -425,8 +424,8 @@ class Agent:
                 memory_bytes=self._memory_bytes,
                 pace_s=self._pace_s,
                 trusted=self._trusted,
-                threads=threads,
-                share=lambda: share_of(self._governor.effort, threads),
+                threads=self._threads,
+                share=lambda threads: share_of(self._governor.effort, threads),
                 note=lambda text: self._say("note", text),
             )
             self._say("note", shop.findings)
@@ -616,6 +615,9 @@ class Agent:
             title=self._title,
             host=self._host_proven,
         )
+
+    def _threads(self) -> int:
+        return min(self._governor.effort.threads, self.volunteer.cores)
 
     def _tell_effort(self, effort: Effort) -> None:
         self._telling.of_effort(effort, works=self._workshop is not None)

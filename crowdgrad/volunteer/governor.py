@@ -82,7 +82,7 @@ class Governor:
         return self._pause.until if self._pause is not None else None
 
     def set_limits(self, limits: Limits) -> None:
-        """From now on. Threads and memory count from the next job on."""
+        """From now on. Memory counts from the next job on."""
         self._limits = limits
         for heed in self._heed:
             heed(limits)

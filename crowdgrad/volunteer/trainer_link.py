@@ -138,12 +138,18 @@ class TrainerLink:
         async with self._turn:
             known = self._setup.plan.shards
             place()
-            self._setup = setup
+            self._setup = setup = msgspec.structs.replace(setup, threads=self._setup.threads)
             if self._process is None or not self.engine:
                 return
             new = {n: region for n, region in setup.plan.shards.items() if n not in known}
             news = talk.Extend(manifest=setup.plan.manifest, shards=new)
             await self._ask(news, talk.Extended, self._start_s)
+
+    async def use(self, threads: int) -> None:
+        """From the next unit on: the next trainer has so many, and this one ends."""
+        async with self._turn:
+            self._setup = msgspec.structs.replace(self._setup, threads=threads)
+            await self._end()
 
     async def settled(self) -> None:
         """Wait until all that was asked before is answered, also to callers that went."""

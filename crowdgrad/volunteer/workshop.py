@@ -23,6 +23,7 @@ from crowdgrad.errors import ChildDied, DataAltered, MessageError, ProgramRefuse
 from crowdgrad.net.messages import MAX_SHARDS_NAMED, Admit, Grant, Grew
 from crowdgrad.planner.batches import BatchPlan, EpochPlans, largest_batch
 from crowdgrad.planner.growing import added, outgrows, unusable
+from crowdgrad.planner.manners import threads_by_now
 from crowdgrad.planner.rooms import Given, may_be_needed
 from crowdgrad.program.artifact import decode
 from crowdgrad.replication.base import Chunks
@@ -43,7 +44,8 @@ NO_METRICS: frozenset[str] = frozenset()
 Numbers = tuple[bytes, ...]
 """All that lies in a slot."""
 Note = Callable[[str], None]
-Share = Callable[[], float]
+Threads = Callable[[], int]
+Share = Callable[[int], float]
 
 
 class Workshop:
@@ -56,10 +58,12 @@ class Workshop:
         arena: Arena,
         trainer: TrainerLink,
         setup: talk.Setup,
-        share: Share = lambda: 1.0,
+        threads: Threads | None = None,
+        share: Share = lambda threads: 1.0,
         note: Note = lambda text: None,
     ) -> None:
-        """`share`: how much of the time the trainer may compute, as of now."""
+        """As of now: `threads`, how many cores the trainer may use (None: what it was started
+        with); `share`, how much of the time one that has so many may compute."""
         self.job = job
         self.trainer = trainer
         self.spec = spec
@@ -76,6 +80,8 @@ class Workshop:
         self._window = Window(setup.plan.rooms) if setup.plan.rooms else None
         self._unheard = False
         """A lane went while the trainer was computing for it, and may still be."""
+        self._threads = threads
+        self._threads_since_s = 0.0
         self._share = share
         self._note = note
         self._ending: set[asyncio.Task[None]] = set()
@@ -93,8 +99,8 @@ class Workshop:
         memory_bytes: int,
         pace_s: float = 0.0,
         trusted: talk.Trusted | None = None,
-        threads: int = 1,
-        share: Share = lambda: 1.0,
+        threads: Threads = lambda: 1,
+        share: Share = lambda threads: 1.0,
         note: Note = lambda text: None,
     ) -> Workshop:
         """Fetch program and manifest, lay out the memory, have the program checked.
@@ -119,14 +125,16 @@ class Workshop:
             plan=layout(wanted, memory_bytes),
             local=job.local,
             seed=job.seed,
-            threads=threads,
+            threads=threads(),
             samples=largest_batch(job.local, spec, records, job.stop.epochs),
             memory_bytes=memory_bytes,
             evaluates=admit.position == 0,
             pace_s=pace_s,
             trusted=trusted,
         )
-        opened = partial(cls._checked, job, manifest, spec, raw, share=share, note=note)
+        opened = partial(
+            cls._checked, job, manifest, spec, raw, threads=threads, share=share, note=note
+        )
         try:
             return await opened(setup)
         except ProgramRefused as error:
@@ -146,6 +154,7 @@ class Workshop:
         raw: tuple[bytes, bytes],
         setup: talk.Setup,
         *,
+        threads: Threads,
         share: Share,
         note: Note,
     ) -> Workshop:
@@ -163,6 +172,7 @@ class Workshop:
             arena=arena,
             trainer=TrainerLink(arena, setup, note=note),
             setup=setup,
+            threads=threads,
             share=share,
             note=note,
         )
@@ -175,6 +185,7 @@ class Workshop:
 
     async def begin(self) -> None:
         """Load the program: this machine's owner has agreed. Raises ProgramRefused, ChildDied."""
+        self._threads_since_s = asyncio.get_running_loop().time()
         await _insist(self.trainer, self.trainer.start)
 
     @property
@@ -273,7 +284,7 @@ class Workshop:
         except ChildDied:  # the next one starts with what is known now
             if self.trainer.broken:
                 raise
-        self._setup, self.manifest = setup, manifest
+        self._setup, self.manifest = msgspec.structs.replace(self._setup, plan=plan), manifest
         self.job = replace(self.job, manifest=news.manifest)
         self._plans.clear()
         return True
@@ -403,7 +414,8 @@ class Workshop:
         room = self._window.room_of(unit.shard) if self._window is not None else -1
         # An evaluation is of one version, however long it takes.
         stretch = every if unit.kind == "train" and 0 < every < unit.batches else unit.batches
-        share = self._share() or 1.0  # what is under way is finished, and soon
+        await self._use_threads()
+        share = self._share(self._setup.threads) or 1.0  # what is under way is finished, and soon
         done: list[talk.Computed] = []
         for first in range(0, unit.batches, stretch):
             if first > 0:
@@ -426,6 +438,22 @@ class Workshop:
                 raise await self.trainer.reject(why)
             done.append(answer)
         return done[0] if len(done) == 1 else _together(done)
+
+    async def _use_threads(self) -> None:
+        """As many as are allowed by now, by another trainer: a runtime is told when it starts.
+
+        Not where a replica goes on from unit to unit, which would go with its trainer; nor with the
+        owner's own model, which may take minutes to load.
+        """
+        has, now = self._setup.threads, asyncio.get_running_loop().time()
+        if self._threads is None or self._setup.trusted or self.job.local.units_per_fetch > 1:
+            return
+        threads = threads_by_now(self._threads(), has, now - self._threads_since_s)
+        if threads == has:
+            return
+        self._setup = msgspec.structs.replace(self._setup, threads=threads)
+        self._threads_since_s = now
+        await self.trainer.use(threads)
 
     def _check_place(self, unit: Unit) -> None:
         """Raises MessageError for batches that the unit's shard has not.

@@ -20,7 +20,7 @@ from crowdgrad.domain.manners import (
     minutes_of,
 )
 from crowdgrad.domain.matching import MINUTES_A_DAY, Hours
-from crowdgrad.planner.manners import effort, in_use, share_of
+from crowdgrad.planner.manners import effort, in_use, share_of, threads_by_now
 
 NOON = 20_000 * 86_400.0 + 12 * 3600
 """In a place where the clock shows UTC."""
@@ -210,6 +210,11 @@ def test_a_trainer_with_too_many_threads_rests_for_them(
         assert share * threads == pytest.approx(found.share * found.threads)
     else:
         assert share == found.share
+
+
+@given(st.integers(1, 64), st.integers(1, 64), st.floats(0, 1e6))
+def test_a_trainer_keeps_its_threads_for_a_while(allowed: int, has: int, since_s: float) -> None:
+    assert threads_by_now(allowed, has, since_s) == (has if since_s < 30 else allowed)
 
 
 @given(times, hours)

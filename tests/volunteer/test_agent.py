@@ -165,12 +165,13 @@ def test_a_trainer_has_no_more_threads_than_there_are_cores(
         job = SimpleNamespace(title="Digits", program="p")
         with pytest.raises(ConnectionLost):
             await me._set_up(SimpleNamespace(host_key=""), SimpleNamespace(job=job))  # type: ignore[arg-type]
-        assert opened["threads"] == threads
-        assert opened["share"]() == 1.0
+        assert opened["threads"]() == threads
+        assert opened["share"](threads) == 1.0
         me._governor.set_limits(Limits(idle=Profile(share=0.5)))
-        assert opened["share"]() == 0.5 / threads
+        assert opened["threads"]() == 1
+        assert opened["share"](threads) == 0.5 / threads
         me._governor.pause(None)
-        assert opened["share"]() == 0.0
+        assert opened["share"](threads) == 0.0
 
     run_virtual(main())
 

@@ -127,6 +127,22 @@ def test_every_thread_has_room_for_its_stack(captured: Captured, threads: int) -
     with_trainer(captured.program, scenario)
 
 
+def test_another_with_more_threads_goes_on_where_the_last_one_was(captured: Captured) -> None:
+    async def scenario(arena: Arena, link: TrainerLink) -> None:
+        await link.use(1)  # before there is one
+        as_vector(link._setup.plan.slots[0].state.of(arena.memory))[:] = captured.state
+        alone = await link.compute(ask())
+        first = link.pid
+        await link.use(2)
+        assert not os.path.exists(f"/proc/{first}")  # noqa: ASYNC240
+        both = await link.compute(ask())
+        assert len(os.listdir(f"/proc/{link.pid}/task")) >= 2
+        assert both.loss == pytest.approx(alone.loss, rel=1e-5)
+        assert link.deaths == 0
+
+    with_trainer(captured.program, scenario)
+
+
 @pytest.mark.parametrize("room", [-1, 2, 1 << 40])
 def test_a_room_there_is_not_is_never_read(captured: Captured, room: int) -> None:
     async def scenario(arena: Arena, link: TrainerLink) -> None:

@@ -38,6 +38,11 @@ class Notes:
     plan: Any
     asked: list[talk.Compute] = field(default_factory=list)
     found: list[bytes] = field(default_factory=list)
+    used: list[int] = field(default_factory=list)
+    """Threads, each time another trainer was to have so many."""
+
+    async def use(self, threads: int) -> None:
+        self.used.append(threads)
 
     async def compute(self, ask: talk.Compute) -> talk.Computed:
         self.asked.append(ask)
@@ -58,7 +63,7 @@ def job(local: LocalSteps) -> Job:
     )  # fmt: skip
 
 
-def workshop(local: LocalSteps) -> tuple[Workshop, Notes]:
+def workshop(local: LocalSteps, **effort: Any) -> tuple[Workshop, Notes]:
     plan = lay_out(
         program_bytes=1,
         manifest_bytes=1,
@@ -72,7 +77,7 @@ def workshop(local: LocalSteps) -> tuple[Workshop, Notes]:
     setup = talk.Setup(plan=plan, local=local, seed=1, threads=1)
     shop = Workshop(
         job=job(local), manifest=records(400), spec=small.spec(metrics=()), arena=arena,
-        trainer=trainer, setup=setup,
+        trainer=trainer, setup=setup, **effort,
     )  # fmt: skip
     return shop, trainer
 
@@ -133,6 +138,32 @@ def test_a_unit_without_fetches_is_computed_whole(fetch_every: int) -> None:
     )
     assert stretches(notes) == [(range(30, 34), True, False)]
     assert (done.samples, done.compute_s) == (40, 0.5)
+
+
+@pytest.mark.parametrize(("fetch_every", "used"), [(0, [4, 2]), (8, [])])
+def test_another_trainer_has_the_threads_that_are_allowed_by_now(
+    fetch_every: int, used: list[int]
+) -> None:
+    """Not sooner than after half a minute, and none where a replica would be lost with it."""
+    local = LocalSteps(batch_size=10, batches_per_unit=4, fetch_every=fetch_every)
+    unit = Unit(id=UnitId(9), kind="train", epoch=0, shard=0, first_batch=30, batches=4)
+    allowed, shares = [1], []
+
+    def share(threads: int) -> float:
+        shares.append(threads)
+        return 1.0
+
+    async def scenario() -> list[int]:
+        shop, notes = workshop(local, threads=lambda: allowed[0], share=share)
+        for allowed[0], later_s in [(1, 40.0), (4, 1.0), (2, 1.0), (2, 40.0), (2, 40.0)]:
+            await asyncio.sleep(later_s)
+            await shop.compute(Grant(unit=unit, base=BASE, rate=0.25, link=0), 1, nobody)
+        await shop.close()
+        return notes.used
+
+    nobody: Any = None
+    assert run_virtual(scenario()) == used
+    assert shares == ([1, 4, 4, 2, 2] if used else [1] * 5)
 
 
 def test_a_link_of_a_chain_goes_on() -> None:
