@@ -76,6 +76,10 @@ class TrainerLink:
         self._watching: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         """That wait for the answers of callers that went."""
+        self._starting: asyncio.Task[None] | None = None
+        """That goes on although the caller for whom it began may have gone."""
+        self._threads = setup.threads
+        """Of the process that runs."""
         self._until: float | None = None
         """When the answer to a unit must be there; None: none was asked for that is to come."""
         self._patience_s = 0.0
@@ -117,7 +121,7 @@ class TrainerLink:
         try:
             answer = await self._compute(ask)
         except asyncio.CancelledError:
-            if self._until is None:  # nothing was asked yet, or all is answered
+            if self._until is None and self._starting is None:  # nothing is under way
                 self._turn.release()
             else:
                 task = asyncio.create_task(self._hear_out())
@@ -125,7 +129,7 @@ class TrainerLink:
                 task.add_done_callback(self._heard_out)
             raise
         except BaseException:
-            self._until = None
+            self._until = self._starting = None
             self._turn.release()
             raise
         self._turn.release()
@@ -145,11 +149,9 @@ class TrainerLink:
             news = talk.Extend(manifest=setup.plan.manifest, shards=new)
             await self._ask(news, talk.Extended, self._start_s)
 
-    async def use(self, threads: int) -> None:
-        """From the next unit on: the next trainer has so many, and this one ends."""
-        async with self._turn:
-            self._setup = msgspec.structs.replace(self._setup, threads=threads)
-            await self._end()
+    def use(self, threads: int) -> None:
+        """From the next unit on, by another trainer: this one ends when its turn is over."""
+        self._setup = msgspec.structs.replace(self._setup, threads=threads)
 
     async def settled(self) -> None:
         """Wait until all that was asked before is answered, also to callers that went."""
@@ -164,11 +166,18 @@ class TrainerLink:
     async def close(self) -> None:
         self._closing = True
         await self._end()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        begun = [self._starting] if self._starting is not None else []
+        await asyncio.gather(*begun, *self._tasks, return_exceptions=True)
 
     async def _hear_out(self) -> None:
-        """Wait, in the turn of a caller that went, for the answer it would have got."""
-        await self._answer(talk.Computed)
+        """Wait, in the turn of a caller that went, for what it would have waited for."""
+        if self._starting is not None:
+            try:
+                await self._starting
+            finally:
+                self._starting = None
+        else:
+            await self._answer(talk.Computed)
 
     def _heard_out(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -177,8 +186,10 @@ class TrainerLink:
             task.exception()  # a caller that went needs no news of it
 
     async def _compute(self, ask: talk.Compute) -> talk.Computed:
-        if self._process is None:
-            await self._start()
+        if self._process is None or self._threads != self._setup.threads:
+            self._starting = asyncio.create_task(self._start_anew())
+            await asyncio.shield(self._starting)
+            self._starting = None
         loop = asyncio.get_running_loop()
         began = loop.time()
         self._turns += 1
@@ -207,8 +218,17 @@ class TrainerLink:
                 story=f"died {self.deaths} times",
             )
         await self._spawn()
+        if self._closing:  # it came too late to be ended with the others
+            await self._end()
+            raise ChildDied("The trainer is being stopped.")
         self.checked = await self._ask(self._setup, talk.Checked, self._start_s)
         return self.checked
+
+    async def _start_anew(self) -> None:
+        """The next trainer, with as many threads as are wanted by now."""
+        if self._process is not None:
+            await self._end()
+        await self._start()
 
     async def _start(self) -> None:
         if self._process is None:
@@ -222,6 +242,8 @@ class TrainerLink:
     async def _spawn(self) -> None:
         self._answers = answers = Answers()
         self._why, self._idle_since = "", None
+        threads, self._threads = self._threads, self._setup.threads
+        self._slowest_s *= max(1.0, threads / self._threads)
         walls = "on" if self._walls else "off"
         # An owner's own model may need what the owner has set; a stranger's program needs nothing.
         own = self._setup.trusted is not None

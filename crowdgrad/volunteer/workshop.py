@@ -414,7 +414,7 @@ class Workshop:
         room = self._window.room_of(unit.shard) if self._window is not None else -1
         # An evaluation is of one version, however long it takes.
         stretch = every if unit.kind == "train" and 0 < every < unit.batches else unit.batches
-        await self._use_threads()
+        self._use_threads()
         share = self._share(self._setup.threads) or 1.0  # what is under way is finished, and soon
         done: list[talk.Computed] = []
         for first in range(0, unit.batches, stretch):
@@ -439,7 +439,7 @@ class Workshop:
             done.append(answer)
         return done[0] if len(done) == 1 else _together(done)
 
-    async def _use_threads(self) -> None:
+    def _use_threads(self) -> None:
         """As many as are allowed by now, by another trainer: a runtime is told when it starts.
 
         Not where a replica goes on from unit to unit, which would go with its trainer; nor with the
@@ -453,7 +453,7 @@ class Workshop:
             return
         self._setup = msgspec.structs.replace(self._setup, threads=threads)
         self._threads_since_s = now
-        await self.trainer.use(threads)
+        self.trainer.use(threads)
 
     def _check_place(self, unit: Unit) -> None:
         """Raises MessageError for batches that the unit's shard has not.

@@ -129,13 +129,13 @@ def test_every_thread_has_room_for_its_stack(captured: Captured, threads: int) -
 
 def test_another_with_more_threads_goes_on_where_the_last_one_was(captured: Captured) -> None:
     async def scenario(arena: Arena, link: TrainerLink) -> None:
-        await link.use(1)  # before there is one
+        link.use(1)  # before there is one
         as_vector(link._setup.plan.slots[0].state.of(arena.memory))[:] = captured.state
         alone = await link.compute(ask())
         first = link.pid
-        await link.use(2)
-        assert not os.path.exists(f"/proc/{first}")  # noqa: ASYNC240
+        link.use(2)
         both = await link.compute(ask())
+        assert not os.path.exists(f"/proc/{first}")  # noqa: ASYNC240
         assert len(os.listdir(f"/proc/{link.pid}/task")) >= 2
         assert both.loss == pytest.approx(alone.loss, rel=1e-5)
         assert link.deaths == 0
@@ -238,6 +238,43 @@ def test_a_caller_that_goes_in_the_middle_leaves_the_turn_to_the_next(captured: 
         assert link.pid == pid
         assert link._until is None
         assert not link._turn.locked()
+
+    with_trainer(captured.program, scenario)
+
+
+@pytest.mark.parametrize("moment", ["starting", "changing"])
+def test_a_caller_that_goes_while_a_trainer_starts_leaves_a_sound_one(
+    captured: Captured, moment: str
+) -> None:
+    async def scenario(arena: Arena, link: TrainerLink) -> None:
+        if moment == "changing":
+            await link.start()
+            link.use(2)
+        before = link.pid
+        waiting = asyncio.create_task(link.compute(ask()))
+        while link.pid == before:  # noqa: ASYNC110 - until it begins to end, or has begun
+            await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert (await link.compute(ask(replace(UNIT, id=UnitId(7))))).unit == 7
+        if moment == "changing":
+            assert len(os.listdir(f"/proc/{link.pid}/task")) >= 2
+        assert link.deaths == 0
+
+    with_trainer(captured.program, scenario)
+
+
+def test_one_that_starts_while_all_ends_is_ended_too(captured: Captured) -> None:
+    async def scenario(arena: Arena, link: TrainerLink) -> None:
+        waiting = asyncio.create_task(link.compute(ask()))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await link.close()
+        assert link.pid is None
+        await asyncio.wait([waiting])
+        with pytest.raises(ChildDied):
+            await link.compute(ask())
 
     with_trainer(captured.program, scenario)
 

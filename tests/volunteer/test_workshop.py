@@ -41,7 +41,7 @@ class Notes:
     used: list[int] = field(default_factory=list)
     """Threads, each time another trainer was to have so many."""
 
-    async def use(self, threads: int) -> None:
+    def use(self, threads: int) -> None:
         self.used.append(threads)
 
     async def compute(self, ask: talk.Compute) -> talk.Computed:

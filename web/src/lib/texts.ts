@@ -477,7 +477,7 @@ export const t = {
     },
     limits: {
       heading: "Your limits",
-      lead: "They count at once; threads and memory from the next job on.",
+      lead: "They count at once; threads within half a minute, memory from the next job on.",
       before: "They count from the start, and can be changed at any time.",
       inUse: "While I use this computer",
       idle: "While nobody uses it",
