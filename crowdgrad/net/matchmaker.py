@@ -256,6 +256,7 @@ async def wait_for_job(
     on_ended: Callable[[JobId, JobState], None] | None = None,
     on_credit: Callable[[JobId, Gift], bool] | None = None,
     on_turned_away: Callable[[CrowdgradError], None] | None = None,
+    on_present: Callable[[VolunteerPresence], None] | None = None,
     session: str | None = None,
     random01: Callable[[], float] = random.random,
     wire: Wire | None = None,
@@ -264,7 +265,8 @@ async def wait_for_job(
 
     `key` is the volunteer's own. `on_credit`: is that what we gave to this job; then it is
     countersigned. `on_turned_away`: the matchmaker does not want us any more, which `next_job`
-    raises later. `session`: which process this is, by default a new one. Raises Unreachable,
+    raises later. `on_present` hears, before it waits, through whom the machine may change what it
+    offers. `session`: which process this is, by default a new one. Raises Unreachable,
     TurnedAway, MessageError or TargetError; a cancelled wait leaves politely.
     """
     presence = VolunteerPresence(
@@ -284,6 +286,8 @@ async def wait_for_job(
     )
     try:
         await presence.connection.open()
+        if on_present is not None:
+            on_present(presence)
         return await presence.matched()
     except BaseException:
         await presence.close()
@@ -329,6 +333,7 @@ class VolunteerPresence:
         self._on_credit = on_credit
         self._on_turned_away = on_turned_away
         self._said_lost = False
+        self._comes_anew = False
         self.connection: Link[rooms.TO_VOLUNTEER] = Link(
             url,
             path=f"/v1/volunteers/{volunteer.id}/presence",
@@ -378,6 +383,13 @@ class VolunteerPresence:
             self._news.clear()
         self.match, self._offered, self.ended = self._offered, None, None
         return self.match
+
+    def offer(self, machine: Machine) -> None:
+        """What we offer has changed: the matchmaker learns it as we come anew."""
+        if machine != self._machine:
+            self._machine = machine
+            self._comes_anew = self.connected
+            self.connection.come_anew()
 
     async def close(self) -> None:
         """Leave: our room goes to somebody else."""
@@ -467,12 +479,16 @@ class VolunteerPresence:
 
     def _say_lost(self, why: str) -> None:
         """Once: it may be away for a night."""
+        if self._comes_anew:  # as we wanted
+            self._comes_anew = False
+            return
         if not (self._said_lost or self._working):
             self._said_lost = True
             why = why.rstrip(".")
             self._say_waiting(f"waiting: the matchmaker does not answer ({why}); trying again")
 
     def _say_found(self) -> None:
+        self._comes_anew = False
         if self._said_lost:
             self._said_lost = False
             self._say_waiting("waiting: the matchmaker answers again")

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from crowdgrad.domain.matching import Hours, Machine, Wants
 from crowdgrad.domain.routes import Whereabouts, route_of
@@ -23,7 +23,7 @@ from crowdgrad.volunteer.options import Options
 from crowdgrad.volunteer.outcome import Outcome
 from crowdgrad.volunteer.probe import hours as hours_of
 from crowdgrad.volunteer.probe import machine, utc_offset_s
-from crowdgrad.volunteer.resting import FAREWELL, OVER, Resting, in_own_time
+from crowdgrad.volunteer.resting import FAREWELL, LOOK_S, OVER, Resting, in_own_time
 from crowdgrad.volunteer.visits import Visits
 
 
@@ -75,20 +75,15 @@ async def matched_jobs(
     """
     offers = await asyncio.to_thread(machine, searching.settings, with_gpu=searching.uses_gpu)
 
-    def by_now() -> Hours | None:
-        # The matchmaker knows those of the beginning. Where it knows of none we stay and rest: it
-        # would only send us back.
-        if hours is None or offers.hours is None:
-            return offers.hours
-        return hours_of(hours(), utc_offset_s(time.time()))
-
-    resting = Resting(by_now, time.time)
-    jobs = _Matched(agent, visits, searching, signing, watch, resting)
+    known = _HoursByNow(offers, hours)
+    jobs = _Matched(agent, visits, searching, signing, watch, Resting(known, time.time))
     async with contextlib.AsyncExitStack() as stack:
+        telling = asyncio.create_task(known.keep_telling())
+        stack.callback(telling.cancel)
         if not web.is_loopback(web.normalise(searching.url)):
             looking = asyncio.create_task(_look_whether_reachable(searching, watch))
             stack.callback(looking.cancel)
-        await _one_match_after_another(agent, searching, signing, watch, jobs, offers)
+        await _one_match_after_another(agent, searching, signing, watch, jobs, known)
 
 
 async def _look_whether_reachable(searching: Searching, watch: Watch) -> None:
@@ -103,7 +98,7 @@ async def _one_match_after_another(
     signing: Countersigning,
     watch: Watch,
     jobs: _Matched,
-    offers: Machine,
+    hours: _HoursByNow,
 ) -> None:
     wants = searching.wants
     with web.advising(searching.advice):
@@ -111,7 +106,8 @@ async def _one_match_after_another(
             searching.url,
             agent.volunteer,
             key=searching.key,
-            machine=offers,
+            machine=hours.machine,
+            on_present=hours.tell,
             wants=wants,
             on_waiting=jobs.waits,
             on_credit=signing.offered,
@@ -126,6 +122,33 @@ async def _one_match_after_another(
         unwelcome=jobs.unwelcome,
         wants=wants if wants.job is not None else None,
     )
+
+
+class _HoursByNow:
+    """The hours that count by now; the matchmaker is told when they change."""
+
+    def __init__(self, machine: Machine, hours: Callable[[], str] | None) -> None:
+        self.machine = machine
+        self._hours = hours
+        self._presence: VolunteerPresence | None = None
+
+    def __call__(self) -> Hours | None:
+        if self._hours is not None:
+            hours = hours_of(self._hours(), utc_offset_s(time.time()))
+            self.machine = replace(self.machine, hours=hours)
+            if self._presence is not None:
+                self._presence.offer(self.machine)
+        return self.machine.hours
+
+    def tell(self, presence: VolunteerPresence) -> None:
+        """From now on."""
+        self._presence = presence
+        self()
+
+    async def keep_telling(self) -> None:
+        while True:
+            self()
+            await asyncio.sleep(LOOK_S)
 
 
 class _Matched:

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from crowdgrad.domain.job import JobId, JobState, Member, Roster
-from crowdgrad.domain.matching import ANYONE, Code, Gift, JobListing, Machine, Offer, Wants
+from crowdgrad.domain.matching import ANYONE, Code, Gift, Hours, JobListing, Machine, Offer, Wants
 from crowdgrad.domain.work import VolunteerId
 from crowdgrad.errors import Replaced, TurnedAway, Unreachable
 from crowdgrad.net import bodies, introduction, reaching, rooms, signing
@@ -167,6 +167,39 @@ def test_waiting_has_reasons_and_the_next_job_follows(matchmaker: Running) -> No
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         await leave(nxt, first, second)
+
+    run(scenario())
+
+
+def test_hours_that_change_while_it_waits_are_learned(matchmaker: Running) -> None:
+    async def scenario() -> None:
+        host = await hosting(matchmaker.url)
+        minute = int(time.time() / 60) % 1440
+        later = Hours(start=(minute + 120) % 1440, end=(minute + 180) % 1440)
+        reasons: list[str] = []
+        present: list[VolunteerPresence] = []
+        waiting = asyncio.create_task(
+            wait_for_job(
+                matchmaker.url,
+                volunteer("a"),
+                key=key_of("a"),
+                machine=Machine(hours=later),
+                on_waiting=reasons.append,
+                on_present=present.append,
+            )
+        )
+        await until(lambda: any("your hours begin" in reason for reason in reasons))
+        told = len(reasons)
+        present[0].offer(Machine(hours=later))  # nothing new
+        present[0].offer(Machine(hours=None))
+        match = await waiting
+        assert ids(match.roster) == [(0, "worker0"), (1, "a")]
+        assert not any("does not answer" in reason for reason in reasons[told:])
+        before = match.presence.connection._socket
+        match.presence.offer(Machine(hours=later))  # who works keeps its job
+        await until(lambda: match.presence.connection._socket not in (before, None))
+        assert match.presence.match is not None
+        await leave(host, match)
 
     run(scenario())
 
