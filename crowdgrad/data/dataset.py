@@ -38,6 +38,8 @@ class DataSet:
     """What a person should know of where it comes from, e.g. "generated; not MNIST"."""
     classes: tuple[str, ...] = ()
     """The names of the target's classes, where it has some: class k is the k-th."""
+    vocabulary: tuple[str, ...] = ()
+    """What the numbers of a text stand for, where it is one."""
     source: str = ""
     """What it was made of, in words without a path."""
     licence: str = ""
@@ -110,6 +112,7 @@ def from_arrays(
     seed: int = 0,
     note: str = "",
     classes: Sequence[str] = (),
+    vocabulary: Sequence[str] = (),
 ) -> DataSet:
     """A data set from arrays (inputs first, then targets) or from one mapping of splits to arrays.
 
@@ -125,7 +128,14 @@ def from_arrays(
     fields = tuple(
         _field(name, array) for name, array in zip(_names(names, len(first)), first, strict=True)
     )
-    dataset = DataSet(title=title, fields=fields, splits=splits, note=note, classes=tuple(classes))
+    dataset = DataSet(
+        title=title,
+        fields=fields,
+        splits=splits,
+        note=note,
+        classes=tuple(classes),
+        vocabulary=tuple(vocabulary),
+    )
     wanted: dict[Split, float | None] = {"test": test, "validation": validation}
     for split, part in wanted.items():
         if part is not None:

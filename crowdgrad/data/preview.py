@@ -45,7 +45,12 @@ def cell(field: Field, value: Array, card: Card, *, target: bool) -> str:
         return _text(value, card.vocabulary)
     if is_picture(field):
         return f"{value.shape[-2]}×{value.shape[-1]} pixels"
-    flat = value.reshape(-1)
+    return several(value)
+
+
+def several(numbers: Array) -> str:
+    """The first of them."""
+    flat = numbers.reshape(-1)
     shown = ", ".join(f"{number:.4g}" for number in flat[:MOST_NUMBERS].tolist())
     return shown if len(flat) <= MOST_NUMBERS else f"{shown}, … ({flat.size} numbers)"
 

@@ -101,11 +101,14 @@ def card(dataset: DataSet) -> Card:
     classes = tuple(_line(name, MAX_CARD_NAME) for name in dataset.classes)
     if len(classes) > MAX_CARD_NAMES:
         classes = ()
+    listed = len(dataset.vocabulary) <= MAX_CARD_NAMES
+    listed = listed and all(len(token) <= MAX_CARD_NAME for token in dataset.vocabulary)
     return Card(
         source=_line(dataset.source),
         licence=_line(dataset.licence),
         classes=classes,
         counts=_counts(dataset, len(classes)),
+        vocabulary=dataset.vocabulary if listed else (),
         notes=(_line(dataset.note),) if dataset.note else (),
     )
 

@@ -70,4 +70,5 @@ def from_text(
         {split: windows(part, length) for split, part in parts.items() if len(part)},
         title=title,
         note=f"{note}; {story}" if note else story,
+        vocabulary=characters,
     )

@@ -22,6 +22,7 @@ from crowdgrad.data.preview import (
     brightness,
     cell,
     is_picture,
+    several,
     shown_shape,
     shown_step,
     white_of,
@@ -30,6 +31,7 @@ from crowdgrad.data.shards import shard_arrays
 from crowdgrad.domain.data import Field, Manifest
 from crowdgrad.domain.work import Version
 from crowdgrad.errors import DataMalformed, DataMissing
+from crowdgrad.host import next_token
 from crowdgrad.host.job import Prepared
 from crowdgrad.numerics.vectors import Vector
 
@@ -55,8 +57,10 @@ class Sample:
     index: int
     """Within its split."""
     input: list[float] | str
-    """Brightness 0 to 1, row by row (image); the numbers as stored, if they are few; or words."""
+    """Brightness 0 to 1, row by row (image); the numbers as stored, if they are few; or words: of a
+    text that the model continues, its end."""
     label: str | None
+    """What is right; of a text that the model continues, the token behind it."""
     predicted: str | None
     probability: float | None
     right: bool | None
@@ -188,6 +192,9 @@ class Asking:
         known = self._ready()
         columns = self._record(known, numbers)
         outputs = self._run(known, columns, state)[0][0]
+        if self._continues(known, outputs):
+            tokens = self._tokens(known, outputs[-1])
+            return Prediction(version=str(version), answers=tokens)
         shares = self._shares(outputs)
         if shares is None:
             flat = outputs.reshape(-1)[:SHOWN_ANSWERS]
@@ -263,6 +270,36 @@ class Asking:
         """How many fields the model reads; behind them is what the loss compares with."""
         return max(1, self._prepared.label)
 
+    def _continues(self, known: _Known, output: NDArray[Any]) -> bool:
+        """Whether it answers with a score for each token behind each of a text."""
+        fields, words = known.manifest.fields, known.manifest.card.vocabulary
+        length = fields[0].shape[:1]
+        scores = output.ndim == 2 and output.shape[:1] == length and output.shape[1] >= len(words)
+        return scores and next_token.continues(fields, self._prepared.label, words)
+
+    def _tokens(self, known: _Known, scores: NDArray[Any]) -> list[Choice]:
+        shares, words = _as_shares(scores), known.manifest.card.vocabulary
+        best = np.argsort(-shares, kind="stable")[:SHOWN_ANSWERS].tolist()
+        return [
+            Choice(label=next_token.spelled(k, words), probability=float(shares[k])) for k in best
+        ]
+
+    def _continued(
+        self, known: _Known, row: int, read: NDArray[Any], wanted: NDArray[Any], output: Any
+    ) -> Sample:
+        words = known.manifest.card.vocabulary
+        place = next_token.last_of(wanted, words)
+        best = self._tokens(known, output[place])[0]
+        label = next_token.spelled(int(wanted[place]), words)
+        return Sample(
+            index=row,
+            input=next_token.ending(read[: place + 1], words),
+            label=label,
+            predicted=best.label,
+            probability=best.probability,
+            right=label == best.label,
+        )
+
     def _classes(self, manifest: Manifest) -> list[str] | None:
         count, names = self._prepared.classes, manifest.card.classes
         if count is None:
@@ -274,6 +311,10 @@ class Asking:
     ) -> Sample:
         fields, card = known.manifest.fields, known.manifest.card
         place, names = self._prepared.label, self._classes(known.manifest)
+        if self._continues(known, outputs[0][row]):
+            return self._continued(
+                known, row, columns[0][row], columns[place][row], outputs[0][row]
+            )
         target = columns[place][row] if 0 < place < len(columns) else None
         label = None
         if target is not None and names is not None and target.ndim == 0:
@@ -281,41 +322,30 @@ class Asking:
         elif target is not None:
             label = cell(fields[place], target, card, target=True)
         predicted, probability = self._predicted(outputs[0][row], names)
-        compares = names is not None and label is not None and predicted is not None
+        compares = names is not None and label is not None
         return Sample(
             index=row,
-            input=_input(known, kind, columns[0][row]),
+            input=_input(known, kind, [column[row] for column in columns[: self._inputs]]),
             label=label,
             predicted=predicted,
             probability=probability,
             right=label == predicted if compares else None,
         )
 
-    def _predicted(
-        self, output: NDArray[Any], names: list[str] | None
-    ) -> tuple[str | None, float | None]:
+    def _predicted(self, output: NDArray[Any], names: list[str] | None) -> tuple[str, float | None]:
         shares = self._shares(output)
         if shares is not None and names is not None:
             best = int(shares.argmax())
             return names[best], float(shares[best])
         if output.size == 1:
             return f"{float(output.reshape(-1)[0]):.6g}", None
-        return None, None
+        return several(output), None
 
     def _shares(self, output: NDArray[Any]) -> NDArray[np.float64] | None:
         """How sure it is of each class; None where its answer is something else."""
         if self._prepared.classes is None or output.shape != (self._prepared.classes,):
             return None
-        numbers = output.astype(np.float64)
-        if not np.isfinite(numbers).all():
-            raise DataMalformed(
-                "The model's answer is not finite.", advice="Try a smaller learning rate."
-            )
-        if (numbers >= 0).all() and math.isclose(numbers.sum(), 1.0, abs_tol=1e-3):
-            return numbers
-        powers: NDArray[np.float64] = np.exp(numbers - numbers.max())
-        shares: NDArray[np.float64] = powers / powers.sum()
-        return shares
+        return _as_shares(output)
 
     def _record(self, known: _Known, numbers: Sequence[float]) -> Columns:
         """One record as it would be stored; what the loss compares with is zero."""
@@ -337,6 +367,20 @@ class Asking:
             values = values.round().clip(info.min, info.max)
         record[0] = values.reshape(field.shape).astype(record.dtype)
         return record, *(np.zeros((1, *other.shape), other.dtype) for other in fields[1:])
+
+
+def _as_shares(scores: NDArray[Any]) -> NDArray[np.float64]:
+    """They may be shares already. Raises DataMalformed."""
+    numbers = scores.astype(np.float64)
+    if not np.isfinite(numbers).all():
+        raise DataMalformed(
+            "The model's answer is not finite.", advice="Try a smaller learning rate."
+        )
+    if (numbers >= 0).all() and math.isclose(numbers.sum(), 1.0, abs_tol=1e-3):
+        return numbers
+    powers: NDArray[np.float64] = np.exp(numbers - numbers.max())
+    shares: NDArray[np.float64] = powers / powers.sum()
+    return shares
 
 
 def _as_json(told: Samples) -> bytes:
@@ -391,11 +435,15 @@ def _stored(picture: NDArray[Any], field: Field) -> NDArray[Any]:
     return np.moveaxis(picture, -1, 0) if picture.ndim == 3 else picture.reshape(field.shape)
 
 
-def _input(known: _Known, kind: Kind, value: NDArray[Any]) -> list[float] | str:
-    field, card = known.manifest.fields[0], known.manifest.card
+def _input(known: _Known, kind: Kind, values: Sequence[NDArray[Any]]) -> list[float] | str:
+    """Of all that the model reads; of texts, what stands in them."""
+    fields, card, value = known.manifest.fields, known.manifest.card, values[0]
     if kind == "image":
         return brightness(value, known.scale)
     if kind == "numbers" and value.size <= MOST_TOLD:
         told: list[float] = np.asarray(value, np.float64).reshape(-1).tolist()
         return told
-    return cell(field, value, card, target=False)
+    if kind == "text" or len(values) == 1:
+        return cell(fields[0], value, card, target=False)
+    named = zip(fields, values, strict=False)
+    return "; ".join(f"{f.name} {cell(f, one, card, target=False)}" for f, one in named)

@@ -31,9 +31,8 @@ def told_of(data: DataSet | DataFolder) -> Told:
             f"The data has one field, {fields[0].name}: there is nothing to learn.",
             advice="Give it a target, or write a task of your own: docs/models.md.",
         )
-    card = data.manifest.card if isinstance(data, DataFolder) else None
-    classes = len(card.classes if card is not None else data.classes)  # type: ignore[union-attr]
-    vocabulary = len(card.vocabulary) if card is not None else 0
+    names = data.manifest.card if isinstance(data, DataFolder) else data
+    classes, vocabulary = len(names.classes), len(names.vocabulary)
     ranges = _ranges(data, fields, classes, vocabulary)
     some = some_of(data, MEASURED)
     columns = []

@@ -8,13 +8,18 @@ from dataclasses import replace
 import msgspec
 import numpy as np
 import pytest
+import torch
 from fastapi import FastAPI
 from starlette.testclient import TestClient
+from torch import Tensor, nn
+from torch.nn import functional
 
 from crowdgrad.capture.models import digits_mlp, mlp, spirals_mlp
+from crowdgrad.capture.task import Task
 from crowdgrad.data import generated
 from crowdgrad.data.dataset import from_arrays
 from crowdgrad.data.shards import shard_arrays
+from crowdgrad.data.text import from_text
 from crowdgrad.domain.work import Version
 from crowdgrad.errors import DataMalformed, DataMissing
 from crowdgrad.host.asking import MOST_TOLD, Asking, Prediction, Samples
@@ -54,6 +59,55 @@ def wide() -> Prepared:
     numbers = np.random.default_rng(0).random((40, MOST_TOLD + 1)).astype(np.float32)
     data = from_arrays(numbers, np.zeros(40, np.uint8), title="wide", test=10)
     return prepare(JobPlan(task=mlp((MOST_TOLD + 1,), (), 2), data=data))
+
+
+class Alphabet(nn.Module):
+    """Behind every letter it expects the next one of the alphabet, which is sorted."""
+
+    def __init__(self, letters: int) -> None:
+        super().__init__()
+        self.table = nn.Embedding(letters, letters)
+        with torch.no_grad():
+            self.table.weight[:] = 9 * torch.eye(letters).roll(1, dims=1)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.table(ids)  # type: ignore[no-any-return]
+
+
+def next_letter(scores: Tensor, wanted: Tensor) -> Tensor:
+    return functional.cross_entropy(scores.flatten(0, 1), wanted.flatten())
+
+
+@pytest.fixture(scope="module")
+def letters() -> Prepared:
+    data = from_text("\n abc" * 400, length=8, validation=0.1, test=0.1)
+    ids = torch.randint(0, 5, (2, 8))
+    task = Task(Alphabet(5), next_letter, inputs=(ids,), targets=(ids,))
+    return prepare(JobPlan(task=task, data=data))
+
+
+class Pairs(nn.Module):
+    """Two numbers from two fields."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.out = nn.Linear(3, 2)
+
+    def forward(self, x: Tensor, grade: Tensor) -> Tensor:
+        return self.out(torch.cat([x, grade.float()[:, None]], dim=1))  # type: ignore[no-any-return]
+
+
+@pytest.fixture(scope="module")
+def pairs() -> Prepared:
+    dice = np.random.default_rng(0)
+    x, y = dice.random((2, 40, 2)).astype(np.float32)
+    names = ("sizes", "grade", "wanted")
+    data = from_arrays(x, dice.integers(0, 5, 40), y, names=names, test=10)
+    inputs = (torch.zeros(2, 2), torch.zeros(2, dtype=torch.int64))
+    loss = functional.mse_loss
+    return prepare(
+        JobPlan(task=Task(Pairs(), loss, inputs=inputs, targets=(torch.zeros(2, 2),)), data=data)
+    )
 
 
 class World:
@@ -132,6 +186,36 @@ def test_numbers_are_told_and_taken_as_they_are_stored(spirals: Prepared) -> Non
     answers = world.predict(sample.input).answers
     assert answers[0].label == sample.predicted
     assert sum(answer.probability or 0.0 for answer in answers) == pytest.approx(1.0)
+
+
+def test_of_a_text_the_token_behind_its_end_is_told(letters: Prepared) -> None:
+    found = World(letters).samples(6)
+    assert (found.kind, found.classes) == ("text", None)
+    for sample in found.samples:
+        assert isinstance(sample.input, str)
+        expected = {"↵": "␣", " ": "a", "a": "b", "b": "c", "c": "↵"}[sample.input[-1]]
+        assert (sample.predicted, sample.label, sample.right) == (expected, expected, True)
+        assert sample.probability == pytest.approx(1.0, abs=1e-3)
+    assert len({sample.label for sample in found.samples}) > 1
+
+
+def test_what_comes_behind_a_text_is_answered(letters: Prepared) -> None:
+    answers = World(letters).predict([2.0] * 8).answers
+    assert [answer.label for answer in answers[:1]] == ["b"]
+    assert sum(answer.probability or 0.0 for answer in answers) == pytest.approx(1.0)
+
+
+def test_several_inputs_and_several_answers_are_told(pairs: Prepared) -> None:
+    found = World(pairs).samples(3)
+    assert found.kind == "other"
+    for sample in found.samples:
+        assert isinstance(sample.input, str)
+        sizes, grade = sample.input.split("; ")
+        assert sizes.startswith("sizes 0.")
+        assert grade in {f"grade {k}" for k in range(5)}
+        assert sample.predicted is not None
+        assert sample.predicted.count(",") == 1
+        assert sample.right is None
 
 
 def test_large_pictures_are_told_in_fewer_pixels(photos: Prepared) -> None:
