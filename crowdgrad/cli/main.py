@@ -87,6 +87,15 @@ def parser() -> argparse.ArgumentParser:
     return root
 
 
+def _with_command(given: Sequence[str]) -> list[str]:
+    """Without a command: the control panel, with what else is said."""
+    count = next((n for n, word in enumerate(given) if word != "--verbose"), len(given))
+    ours, rest = list(given[:count]), list(given[count:])
+    if rest and rest[0].partition("=")[0] not in panel.OPTIONS:
+        return list(given)
+    return [*ours, "panel", *rest]
+
+
 class _CurrentStderr(logging.StreamHandler[TextIO]):
     """Writes to what standard error is now: a live display catches it and stays in one piece."""
 
@@ -100,13 +109,8 @@ class _CurrentStderr(logging.StreamHandler[TextIO]):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    root = parser()
-    args = root.parse_args(argv)
+    args = parser().parse_args(_with_command(sys.argv[1:] if argv is None else argv))
     args.as_program = argv is None
-    if "run" not in args:  # no command: the control panel
-        verbose = args.verbose
-        args = root.parse_args(["panel"])
-        args.verbose, args.as_program = verbose, argv is None
     logging.basicConfig(
         level=logging.INFO if args.verbose else logging.WARNING,
         format="%(asctime)s %(name)s: %(message)s",

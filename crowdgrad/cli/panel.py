@@ -18,10 +18,12 @@ everything happen. It listens on this machine only and lets in whoever opens
 the address it prints. Ctrl-C ends it, with the hosts and the volunteer it has
 started; a run keeps its checkpoints and can be resumed.
 
-  crowdgrad                 the same
+  crowdgrad                 the same; options may follow: crowdgrad --app
   crowdgrad panel --app     in a window of its own, where a Chromium is found
   crowdgrad panel --no-browser   only print the address
 """
+OPTIONS = ("--app", "--no-browser", "--port", "--host", "--runs", "--home", "--tied")
+"""They may stand without the command."""
 LOOPBACK = "127.0.0.1"
 LOUD = (
     "CAUTION: the panel listens beyond this machine. Whoever has the address may start programs "
