@@ -7,21 +7,22 @@ and one line at the end says so.
 from __future__ import annotations
 
 import os
-import shutil
+import sys
 from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
+from crowdgrad.panel.browsers import find_chromium
+
 MISSING = (
     "NO CHROMIUM HERE: the tests of pages were skipped. Install it (apt-get install chromium) and "
     "run them again."
 )
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 
 
 def find() -> str | None:
-    return next(filter(None, map(shutil.which, NAMES)), None)
+    return find_chromium(sys.platform)
 
 
 needs_chromium = pytest.mark.skipif(find() is None, reason=MISSING)

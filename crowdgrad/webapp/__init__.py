@@ -48,7 +48,10 @@ ICON = (
     '<circle cx="13" cy="22" r="3.4"/></g><circle cx="13" cy="13" r="4.6" fill="#e8590c"/></svg>'
 )
 """Helpers around one model."""
-NOT_BUILT = "The web app is not built here: run <code>./scripts/setup</code> to build it."
+NOT_BUILT = (
+    "The web app is not built here: run <code>./scripts/web</code> in the clone; if crowdgrad "
+    "was installed from there, install it again then."
+)
 
 
 def built() -> bool:

@@ -65,7 +65,7 @@ def test_where_it_is_not_built_nothing_changes() -> None:
     assert headers["content-security-policy"] == pages.HEADERS["Content-Security-Policy"]
     assert "<script" not in text
     assert 'id="app"' not in text
-    assert "./scripts/setup" not in text, "that is nothing for visitors"
+    assert "./scripts/web" not in text, "that is nothing for visitors"
     assert front("/assets/app.js")[0] == 404
 
 

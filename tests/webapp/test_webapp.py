@@ -77,7 +77,7 @@ def test_where_it_is_not_built_the_page_says_how_and_loads_nothing(tmp_path, mon
     monkeypatch.setattr(webapp, "STATIC", tmp_path / "nothing")
     assert not webapp.built()
     text = webapp.page({"serves": "panel"}, inner="<h1>Hello</h1>")
-    assert "./scripts/setup" in text
+    assert "./scripts/web" in text
     assert "<h1>Hello</h1>" in text
     assert not [attrs for attrs, _ in Elements(text).all("script") if "src" in attrs]
     assert [attrs["rel"] for attrs, _ in Elements(text).all("link")] == ["icon"]
