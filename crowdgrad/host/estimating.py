@@ -11,13 +11,13 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from crowdgrad.data.dataset import DataSet
-from crowdgrad.domain.work import LocalSteps, Unit, UnitId
+from crowdgrad.domain.work import CODED_BYTES, CodecName, LocalSteps, Unit, UnitId, wire_place
 from crowdgrad.host.folder_data import Columns, fields_of, records_of, some_of
 from crowdgrad.host.job import JobPlan, validation_records
 from crowdgrad.program.engines.base import Batch, UnitWork
@@ -36,6 +36,7 @@ class Estimate:
 
     parameters: int
     bytes_per_update: int
+    """With the recipe's codec."""
     data_bytes: int
     """Of the training records: what a volunteer fetches at most."""
     samples: int
@@ -63,6 +64,8 @@ class Estimate:
     """The time after which training ends in any case."""
     fixed_batch: int = 0
     """The only batch size the program takes; 0: any."""
+    bytes_by_codec: dict[CodecName, int] = field(default_factory=dict)
+    """What an update would have with each."""
 
 
 def rescale(estimate: Estimate, *, batch_size: int, epochs: int, volunteers: int = 0) -> Estimate:
@@ -101,12 +104,14 @@ def of_plan(plan: JobPlan, captured: Captured, *, probe: bool = True) -> Estimat
     samples = _samples(plan)
     fixed_s, sample_s = _line(captured, plan, batch) if probe else (0.0, 0.0)
     memory = captured.memory
+    by_codec = {codec: wire_place(codec, spec.size, spec.update_words) for codec in CODED_BYTES}
     state = 4 * (spec.state_words + spec.update_words)
     bare = replace(
         NOTHING,
         parameters=spec.size,
-        bytes_per_update=captured.bytes_per_update,
-        data_bytes=samples * sum(field.bytes for field in fields_of(plan.data)),
+        bytes_per_update=by_codec[plan.recipe.local().codec],
+        bytes_by_codec=by_codec,
+        data_bytes=samples * sum(one.bytes for one in fields_of(plan.data)),
         samples=samples,
         step_s=fixed_s + sample_s * batch if probe else None,
         step_fixed_s=fixed_s,

@@ -430,6 +430,7 @@ class Run:
             link=here.link,
             routes=here.routes if here.admit == "anyone" else (),
             matchmaker=self._options.matchmaker,
+            page=here.page,
         )
 
     def _here(self, url: str, token: str, page: str) -> Here:

@@ -33,6 +33,7 @@ def test_who_was_not_let_in_is_told_what_to_do_and_goes_on_then(
     with visitor(browser, running.base) as page:
         page.waits_for("stranger", "Open the address that crowdgrad printed")
         expect(page.page.get_by_role("navigation")).to_have_count(0)
+        assert page.serious() == []
         assert not page.complaints, "it asks for nothing it would not be told"
         other = page.page.context.new_page()
         other.goto(running.url)

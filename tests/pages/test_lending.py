@@ -13,6 +13,7 @@ from tests.chromium import needs_chromium
 from tests.matchmaker.running import Running as Matchmaker
 from tests.pages.panels import Running, host, job_file, panel, until
 from tests.pages.people import PATIENCE_MS, Visitor, visitor
+from tests.pages.screens import look_at
 
 pytestmark = [needs_chromium, pytest.mark.timeout(300)]
 TITLE = "Old letters & <i>cards</i>"
@@ -47,10 +48,24 @@ def test_from_a_question_to_a_certificate(browser: Browser, running: Running) ->
         assert lender.complaints == []
 
 
+def test_before_anything_is_lent(browser: Browser, running: Running) -> None:
+    def go(lender: Visitor) -> None:
+        lender.go("Lend")
+        lender.waits_for("first-limits").get_by_text("Your limits").click()
+        lender.waits_for("impact", re.compile("Certificate|certificate"))
+
+    assert look_at(browser, running.url, "lend-before", go) == []
+
+
 def test_who_says_no_helps_nobody(browser: Browser, running: Running) -> None:
-    with visitor(browser, running.url) as lender:
+    def go(lender: Visitor) -> None:
         lender.go("Lend")
         lender.press("start-lending")
+        lender.waits_for("question", TITLE)
+
+    assert look_at(browser, running.url, "lend-question", go) == []
+    with visitor(browser, running.url) as lender:
+        lender.go("Lend")
         lender.waits_for("question", TITLE)
         lender.press("answer-no")
         expect(lender.see("question")).to_have_count(0)
@@ -136,7 +151,8 @@ def sets_limits(lender: Visitor) -> None:
     lender.page.get_by_label("From", exact=True).fill(later.strftime("%H:00"))
     lender.page.get_by_label("To", exact=True).fill((later + timedelta(hours=1)).strftime("%H:00"))
     lender.waits_for("work-reason", later.strftime("%H:00"))
-    expect(lender.see("work-state")).to_have_text("Paused")
+    # The job is left, too, within a quarter of a minute: then it looks for the next.
+    expect(lender.see("work-state")).not_to_have_attribute("data-state", "working")
     lender.page.reload()
     expect(lender.see("certain-hours")).to_be_checked(timeout=PATIENCE_MS)
     lender.see("certain-hours").uncheck()

@@ -121,6 +121,12 @@ def test_a_run_that_goes_on(browser: Browser, world: World) -> None:
             expect(guest.see("volunteers").get_by_text(name)).to_be_visible(timeout=PATIENCE_MS)
         guest.draw(ONE)
         guest.reads("1")
+        anna = guest.see("volunteers").get_by_role("button", name="anna’s laptop")
+        anna.focus()
+        guest.page.keyboard.press("Enter")
+        facts = guest.waits_for("volunteer-facts", re.compile(r"\d+ cores?, .*B of memory, \w"))
+        expect(facts).to_contain_text("anna’s laptop")
+        expect(anna).to_have_attribute("aria-expanded", "true")
 
     with world.at_work():
         assert look_at(browser, world.panel.url, "run", go) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import shutil
@@ -73,6 +74,12 @@ def chooses_everything(owner: Visitor) -> None:
     expect(consequences).to_contain_text("before your last change")
     owner.waits_for("check-report", "2,410")  # by itself: 64 × 32 + 32 + 32 × 10 + 10
     expect(consequences).not_to_contain_text("before your last change")
+    owner.page.get_by_text(re.compile("^Further fields")).click()
+    numbers = owner.page.get_by_label("codec", exact=True)
+    expect(consequences).to_contain_text("9.6 kB")  # an update of 2,410 numbers
+    numbers.select_option("fp16")
+    expect(consequences).to_contain_text("4.8 kB")
+    numbers.select_option("fp32")
     owner.slide("Batch size", "64")
     expect(consequences).to_contain_text(re.compile(r"Steps in an epoch\s*2\d\D"))  # 1,437 records
     owner.slide("Epochs", "1")
@@ -110,6 +117,9 @@ def sees_how_to_invite(owner: Visitor) -> None:
         "complete", True
     )
     assert invitation.get_by_role("img").evaluate("(image) => image.naturalWidth") > 0
+    page = invitation.get_by_text(re.compile(r"^http://[^/]+/$")).inner_text()
+    with urllib.request.urlopen(page) as answer:
+        assert html.escape(TITLE) in answer.read().decode(), "who is on this network may look"
 
 
 def address_of(running: Running, run: str) -> str:

@@ -132,6 +132,7 @@ def test_at_a_terminal_it_is_reached_as_widely_as_was_chosen(tmp_path, reach, ho
     args = started_by(at_terminal(USUAL, Path("runs"), job, wish))
     assert (args.job, args.helpers, args.host, args.matchmaker) == (str(job), 3, host, matchmaker)
     assert (args.home, args.runs, args.yes, args.plain) == (None, "runs", False, False)
+    assert (args.page is not None) is (reach == "network"), "elsewhere the matchmaker has one"
 
 
 def test_at_a_terminal_it_finds_keys_and_results_where_the_panel_has_them(tmp_path):

@@ -5,7 +5,7 @@ import { closeness, decades, rescale } from "../src/lib/estimate.ts";
 const measured = {
   parameters: 1000, bytes_per_update: 4000, data_bytes: 64_000, samples: 1001, batch_size: 100, epochs: 10, volunteers: 0,
   steps_per_epoch: 11, step_s: 0.21, samples_per_s: 433, epoch_s: 2.31, total_s: 23.1, memory_bytes: 1_000_000,
-  step_fixed_s: 0.01, step_sample_s: 0.002, memory_fixed_bytes: 600_000, memory_sample_bytes: 4000, minutes: null, fixed_batch: 0,
+  step_fixed_s: 0.01, step_sample_s: 0.002, memory_fixed_bytes: 600_000, memory_sample_bytes: 4000, minutes: null, fixed_batch: 0, bytes_by_codec: {},
 };
 const near = (found: number | null, wanted: number): void => assert.ok(Math.abs((found ?? NaN) - wanted) < 1e-9, `${found}`);
 
@@ -24,6 +24,13 @@ test("computers share the steps of an epoch; epochs add up; an update weighs the
   near(four.total_s, 60 * 0.21);
   assert.equal(four.bytes_per_update, 4000);
   near(rescale({ ...measured, minutes: 0.1 }, 100, 10, 1).total_s, 6);
+});
+
+test("an update weighs what its codec makes of it", () => {
+  const known = { ...measured, bytes_by_codec: { fp32: 4000, fp16: 2010 } };
+  assert.equal(rescale(known, 100, 10, 1, "fp16").bytes_per_update, 2010);
+  assert.equal(rescale(known, 100, 10, 1).bytes_per_update, 4000);
+  assert.equal(rescale(measured, 100, 10, 1, "fp16").bytes_per_update, 4000); // of before there was a choice
 });
 
 test("a larger batch takes more memory, and its samples come faster", () => {

@@ -33,4 +33,5 @@ test("nobody waits for more than may take part", () => {
   assert.equal(waiting(5, { helpers: 8 }, 3), words.needRoom(5, 3));
   assert.equal(waiting(5, { reach: "network", agree: true }, 3), words.needRoom(5, 3));
   assert.equal(waiting(3, { helpers: 3 }, 3), "");
+  assert.equal(waiting(0, { helpers: 2 }, 1), words.needPlaces(2, 1));
 });

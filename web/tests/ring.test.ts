@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { counted, drawn, links, pace, ring, ringSizes } from "../src/lib/ring.ts";
+import { busiest, drawn, links, pace, Recent, ring, ringSizes, spread, trained } from "../src/lib/ring.ts";
 import type { Member, Swarm } from "../src/lib/types.ts";
 
 const member = (position: number, sent: number, received: number, connected = true): Member =>
@@ -29,13 +29,33 @@ test("the busiest who are here are drawn, in roster order", () => {
 
 test("rates are what came between two counts", () => {
   const swarm = (bytes: number): Swarm => ({ flows: [{ sender: 1, receiver: 2, bytes }, { sender: 0, receiver: 1, bytes: 5 }] }) as Swarm;
-  const before = counted([member(0, 1, 1), member(1, 100, 50)], swarm(10), 10);
-  const after = counted([member(0, 9, 9), member(1, 300, 50), member(2, 7, 7)], swarm(50), 12);
-  assert.deepEqual(links(before, after), [
-    { kind: "training", from: 0, to: 1, bytes_per_s: 100 },
-    { kind: "data", from: 1, to: 2, bytes_per_s: 20 },
-  ]);
+  const before = trained([member(0, 1, 1), member(1, 100, 50)], 10);
+  const after = trained([member(0, 9, 9), member(1, 300, 50), member(2, 7, 7)], 12);
+  const training = { kind: "training", from: 0, to: 1, bytes_per_s: 100 } as const;
+  assert.deepEqual(links(before, after), [training]);
   assert.deepEqual(links(after, after), []);
+  const data = { kind: "data", from: 1, to: 2, bytes_per_s: 20 } as const;
+  assert.deepEqual(links(spread(swarm(10), 10), spread(swarm(50), 12)), [data]);
+  assert.deepEqual(busiest([data, training]), [training, data]);
+  assert.deepEqual(busiest([data, training], 1), [training]);
+});
+
+test("a link is at work for some seconds after the last that went along it", () => {
+  const recent = new Recent();
+  const sent = (bytes: number, at: number): void => recent.add(trained([member(1, bytes, 0)], at));
+  assert.deepEqual(recent.links(0), []);
+  sent(0, 0);
+  sent(100, 2);
+  sent(400, 4);
+  assert.deepEqual(recent.links(4).map((one) => one.bytes_per_s), [100]);
+  assert.deepEqual(recent.links(10), []); // nothing was heard since
+  sent(400, 6);
+  sent(400, 8);
+  assert.deepEqual(recent.links(8).map((one) => one.bytes_per_s), [50]);
+  sent(400, 12);
+  assert.deepEqual(recent.links(12), []);
+  sent(0, 13); // a host that was started anew counts anew
+  assert.deepEqual(recent.links(13), []);
 });
 
 test("dots go faster where more goes, and stand where nothing does", () => {

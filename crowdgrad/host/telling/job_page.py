@@ -43,6 +43,8 @@ class Entry:
     routes: tuple[str, ...]
     """Empty unless anyone is admitted."""
     matchmaker: str | None
+    page: str = ""
+    """Where others find this page; empty: it was not opened to them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +76,8 @@ class JobPage:
     routes: tuple[str, ...]
     """Ways to the host; empty unless it lets in anyone."""
     matchmaker: str | None
+    page: str
+    """Where others find this page; empty: it was not opened to them."""
     state: JobState
     phase: str
     paused: bool
@@ -114,6 +118,7 @@ def job_page(entry: Entry, status: Status, evaluations: Sequence[Scores]) -> Job
         link=entry.link,
         routes=entry.routes,
         matchmaker=entry.matchmaker,
+        page=entry.page,
         state=status.state,
         phase=status.phase,
         paused=status.paused,

@@ -84,6 +84,11 @@ class MemberStatus:
     """From it, frames and all."""
     bytes_sent: int = 0
     times: TimeSplit = field(default_factory=TimeSplit)
+    cores: int = 0
+    """Of its machine, as it says; 0: it was not written down."""
+    memory_mb: int = 0
+    engine: str = ""
+    """What it computes with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

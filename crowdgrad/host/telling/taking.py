@@ -180,6 +180,9 @@ def _member(account: Contribution, total: int, now: float) -> MemberStatus:
         times=_split(
             account.times.compute_s, account.times.exchange_s, account.times.waited_s(now)
         ),
+        cores=account.volunteer.cores,
+        memory_mb=account.volunteer.memory_mb,
+        engine=account.volunteer.engine,
     )
 
 

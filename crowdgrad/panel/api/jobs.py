@@ -131,7 +131,7 @@ def reached(settings: Settings, wish: SaveWish | HostWish) -> list[str]:
         return [*arguments, "--host", LOOPBACK]
     if wish.reach == "matchmaker":
         return [*arguments, f"--matchmaker={wish.matchmaker or settings.matchmaker}"]
-    return arguments
+    return [*arguments, "--page", "0"]  # a matchmaker would have one
 
 
 def common(panel: Panel) -> list[str]:

@@ -378,6 +378,7 @@ export interface components {
             link: string;
             routes: string[];
             matchmaker: string | null;
+            page: string;
             /** @enum {string} */
             state: "waiting" | "running" | "finished" | "stopped" | "failed";
             phase: string;
@@ -468,6 +469,12 @@ export interface components {
             /** @default 0 */
             bytes_sent: number;
             times: components["schemas"]["TimeSplit"];
+            /** @default 0 */
+            cores: number;
+            /** @default 0 */
+            memory_mb: number;
+            /** @default  */
+            engine: string;
         };
         /**
          * Others

@@ -760,6 +760,9 @@ export interface components {
             minutes: number | null;
             /** @default 0 */
             fixed_batch: number;
+            bytes_by_codec: {
+                [key: string]: number;
+            };
         };
         /**
          * Given
@@ -967,6 +970,12 @@ export interface components {
             /** @default 0 */
             bytes_sent: number;
             times: components["schemas"]["TimeSplit"];
+            /** @default 0 */
+            cores: number;
+            /** @default 0 */
+            memory_mb: number;
+            /** @default  */
+            engine: string;
         };
         /**
          * Others

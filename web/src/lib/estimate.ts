@@ -5,11 +5,12 @@ import type { Estimate } from "./types.ts";
  * The same job with other numbers, on so many computers; see crowdgrad/host/estimating.py. What goes over the
  * network is not known here: time is without it.
  */
-export function rescale(estimate: Estimate, batch: number, epochs: number, computers: number): Estimate {
+export function rescale(estimate: Estimate, batch: number, epochs: number, computers: number, codec = ""): Estimate {
   const batch_size = estimate.fixed_batch || Math.max(1, Math.round(batch));
   const steps_per_epoch = Math.ceil(estimate.samples / batch_size);
   const memory_bytes = estimate.memory_fixed_bytes + estimate.memory_sample_bytes * batch_size;
-  const changed = { ...estimate, batch_size, epochs, volunteers: computers - 1, steps_per_epoch, memory_bytes };
+  const bytes_per_update = estimate.bytes_by_codec?.[codec] ?? estimate.bytes_per_update;
+  const changed = { ...estimate, bytes_per_update, batch_size, epochs, volunteers: computers - 1, steps_per_epoch, memory_bytes };
   if (estimate.step_s === null) return changed;
   const step_s = estimate.step_fixed_s + estimate.step_sample_s * batch_size;
   const epoch_s = Math.ceil(steps_per_epoch / Math.max(1, computers)) * step_s; // nobody computes half a step

@@ -4,7 +4,7 @@ import { rescale } from "./estimate.ts";
 import { capital } from "./format.ts";
 import { missing } from "./readiness.ts";
 import { recall, remember } from "./tab.ts";
-import type { CheckReport, DataFound, Draft, Estimate, HostWish, Reach, ReadyModel, RecipeInfo } from "./types.ts";
+import type { CatalogueEntry, CheckReport, DataFound, Draft, Estimate, HostWish, Reach, ReadyModel, RecipeInfo } from "./types.ts";
 
 const KEY = "crowdgrad-host";
 const FOUND = "crowdgrad-host-found";
@@ -40,6 +40,8 @@ class Hosting {
   report = $state.raw(recall<CheckReport>(REPORT));
   models = $state.raw<ReadyModel[]>([]);
   recipes = $state.raw<RecipeInfo[]>([]);
+  /** null: not asked yet. */
+  catalogue = $state.raw<CatalogueEntry[] | null>(null);
 
   constructor() {
     $effect.root(() => {
@@ -47,6 +49,13 @@ class Hosting {
       $effect(() => remember(FOUND, this.found));
       $effect(() => remember(REPORT, this.report));
     });
+  }
+
+  /** What there is to choose from; what is on this computer may change. */
+  async look(): Promise<void> {
+    const [catalogue, recipes] = await Promise.all([get<CatalogueEntry[]>("/api/catalogue"), get<RecipeInfo[]>("/api/recipes")]);
+    this.catalogue = catalogue;
+    this.recipes = recipes;
   }
 
   get draft(): Draft {
@@ -128,7 +137,15 @@ class Hosting {
   get estimate(): Estimate | null {
     const report = this.report;
     if (!report?.travels) return null;
-    return rescale(report.estimate, Number(this.draft.recipe["batch_size"]), this.draft.stop.epochs, this.computers);
+    const { recipe, stop } = this.draft;
+    return rescale(report.estimate, Number(recipe["batch_size"]), stop.epochs, this.computers, this.codec);
+  }
+
+  /** How numbers travel: as chosen, or as the recipe has it. */
+  get codec(): string {
+    const { recipe } = this.draft;
+    const fields = this.recipes.find((one) => one.name === recipe["name"])?.fields;
+    return String(recipe["codec"] ?? fields?.find((field) => field.name === "codec")?.default ?? "");
   }
 
   /** Helpers on one computer share it. */

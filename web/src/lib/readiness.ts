@@ -21,6 +21,7 @@ export function missing({ draft, reach, matchmaker, agree, helpers }: Choices): 
   if (!draft.data) return words.needData;
   if (!draft.model && !draft.task?.includes(":")) return words.needTask;
   if (waits > maximum) return words.needRoom(waits, maximum);
+  if (helpers > maximum) return words.needPlaces(helpers, maximum);
   if (reach === "here" && helpers < 1) return words.needHelper;
   if (reach === "here" && helpers < waits) return words.needHelpers(waits);
   if (reach === "matchmaker" && !matchmaker.trim()) return words.needMatchmaker;

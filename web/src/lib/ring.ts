@@ -49,30 +49,59 @@ export interface Link {
   bytes_per_s: number;
 }
 
+/** What has gone along every link so far; `at` in seconds. */
 export interface Counted {
   at: number;
   bytes: Map<string, number>;
 }
 
+/** Rates are of the last so many seconds; … */
+const WINDOW_S = 6;
+/** … after so long without a word nothing goes any more. */
+const SILENT_S = 5;
+
 const key = (link: Omit<Link, "bytes_per_s">): string => `${link.kind} ${link.from} ${link.to}`;
 
-/** What has gone along every link so far; `at` in seconds. The host is 0, as the swarm counts. */
-export function counted(members: readonly Member[], swarm: Swarm | null, at: number): Counted {
+/** Between the host (0) and everybody else. */
+export function trained(members: readonly Member[], at: number): Counted {
   const bytes = new Map<string, number>();
   for (const member of members) {
     if (member.position === 0) continue; // worker 0 lives in the host
     bytes.set(key({ from: 0, to: member.position, kind: "training" }), member.bytes_sent);
     bytes.set(key({ from: member.position, to: 0, kind: "training" }), member.bytes_received);
   }
-  for (const flow of swarm?.flows ?? []) {
+  return { at, bytes };
+}
+
+/** From member to member. */
+export function spread(swarm: Swarm, at: number): Counted {
+  const bytes = new Map<string, number>();
+  for (const flow of swarm.flows) {
     if (flow.sender === 0) continue; // within what the host sends already
     bytes.set(key({ from: flow.sender, to: flow.receiver, kind: "data" }), flow.bytes);
   }
   return { at, bytes };
 }
 
-/** What goes along the links now, by two counts; the busiest `most`. */
-export function links(before: Counted, after: Counted, most = 240): Link[] {
+/** The last counts of one kind: what goes now is told by the first and the last of them. */
+export class Recent {
+  #counts: Counted[] = [];
+
+  add(now: Counted): void {
+    this.#counts = [...this.#counts.filter((one) => now.at - one.at <= WINDOW_S), now];
+  }
+
+  links(at: number): Link[] {
+    const [first, last] = [this.#counts[0], this.#counts.at(-1)];
+    return first && last && at - last.at <= SILENT_S ? links(first, last) : [];
+  }
+}
+
+export const busiest = (found: readonly Link[], most = 240): Link[] =>
+  [...found].sort((a, b) => b.bytes_per_s - a.bytes_per_s).slice(0, most);
+
+/** What goes along the links, by two counts. */
+export function links(before: Counted, after: Counted): Link[] {
   const seconds = after.at - before.at;
   if (seconds <= 0) return [];
   const found: Link[] = [];
@@ -83,7 +112,7 @@ export function links(before: Counted, after: Counted, most = 240): Link[] {
       found.push({ kind: kind === "data" ? "data" : "training", from: Number(from), to: Number(to), bytes_per_s: more / seconds });
     }
   }
-  return found.sort((a, b) => b.bytes_per_s - a.bytes_per_s).slice(0, most);
+  return found;
 }
 
 /** Ways per second of a dot on a link: ten times the bytes, a step faster. */
