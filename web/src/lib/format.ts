@@ -50,6 +50,10 @@ export function relative(at: number, now: number = clock()): string {
   return away < 0 ? t.time.ago(duration(-away)) : t.time.ahead(duration(away));
 }
 
+/** Without the zeros behind a point that say nothing. */
+export const trimmed = (spelled: string): string =>
+  spelled.replace(/\.(\d*?)0+(?=\D|$)/, (_, kept: string) => (kept ? `.${kept}` : ""));
+
 /** As hosts spell it (`spell_score` in crowdgrad/host/telling/status.py): parts of a whole in per cent. */
 export function score(value: number | null | undefined, metric: string | null, better: Better): string {
   if (value === null || value === undefined) return "–";
