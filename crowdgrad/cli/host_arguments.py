@@ -149,6 +149,7 @@ def options_of(args: argparse.Namespace, before: Serving | None) -> Options:
         admit=args.admit or before.admit,
         servers=_servers(args, before),
         page=args.page or before.page,
+        any_page_port=args.page is None,
     )
 
 

@@ -109,7 +109,10 @@ class _CurrentStderr(logging.StreamHandler[TextIO]):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    args = parser().parse_args(_with_command(sys.argv[1:] if argv is None else argv))
+    given = _with_command(sys.argv[1:] if argv is None else argv)
+    args = parser().parse_args(given)
+    if "run" not in args:  # there was no command after all: `--verb`, `--`
+        args = parser().parse_args([*(word for word in given if word != "--"), "panel"])
     args.as_program = argv is None
     logging.basicConfig(
         level=logging.INFO if args.verbose else logging.WARNING,

@@ -193,7 +193,8 @@ class Asking:
         columns = self._record(known, numbers)
         outputs = self._run(known, columns, state)[0][0]
         if self._continues(known, outputs):
-            tokens = self._tokens(known, outputs[-1])
+            end = next_token.last_of(columns[0][0], known.manifest.card.vocabulary)
+            tokens = self._tokens(known, outputs[end])
             return Prediction(version=str(version), answers=tokens)
         shares = self._shares(outputs)
         if shares is None:

@@ -29,10 +29,8 @@ def continues(fields: Sequence[Field], label: int, vocabulary: Sequence[str]) ->
 
 
 def last_of(ids: Ids, vocabulary: Sequence[str]) -> int:
-    """Where the last token stands that is more than padding."""
-    if vocabulary[0] != PADDING:
-        return len(ids) - 1
-    (places,) = np.nonzero(ids)
+    """Where the last token stands that is more than padding, or than what the loss passes over."""
+    (places,) = np.nonzero(ids > 0 if vocabulary[0] == PADDING else ids >= 0)
     return int(places[-1]) if len(places) else 0
 
 

@@ -42,6 +42,8 @@ class Options:
     """The router may be asked to open a port."""
     page: tuple[str, int] | None = None
     """Address and port of the public page, where one is wanted."""
+    any_page_port: bool = False
+    """Take another port for it where that is in use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

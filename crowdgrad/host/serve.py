@@ -13,13 +13,12 @@ import logging
 import os
 import random
 import secrets
-import socket
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
 from crowdgrad.domain.work import VolunteerId
-from crowdgrad.errors import ChildDied, CrowdgradError, PortBusy, RunBusy, one_line
+from crowdgrad.errors import ChildDied, CrowdgradError, RunBusy, one_line
 from crowdgrad.files import disk_errors
 from crowdgrad.host.asking import Asking
 from crowdgrad.host.blobs import Blobs
@@ -38,7 +37,12 @@ from crowdgrad.host.options import Here, Options, Outcome
 from crowdgrad.host.remote import control_file
 from crowdgrad.host.remote.api import create_app
 from crowdgrad.host.remote.control import STOPPED, Control
-from crowdgrad.host.remote.page import create_page
+from crowdgrad.host.remote.listening import (
+    MAX_HTTP_MESSAGE,
+    PublicPage,
+    open_page,
+    socket_at,
+)
 from crowdgrad.host.results import write_results
 from crowdgrad.host.server import Server
 from crowdgrad.host.servers.fleet import Fleet
@@ -55,19 +59,15 @@ from crowdgrad.host.training import Training
 from crowdgrad.host.ways import Wishes
 from crowdgrad.host.workers import Workers, helpers_ids
 from crowdgrad.net.dialling import Dialler
-from crowdgrad.net.http import HttpLimits, HttpServer
+from crowdgrad.net.http import HttpServer
 from crowdgrad.net.identity import load_or_make
 from crowdgrad.net.local_api import Once
-from crowdgrad.net.ports import bind
 from crowdgrad.net.transport import secure
 from crowdgrad.settings import Settings
 
 logger = logging.getLogger(__name__)
 
 TICK_S = 0.1
-MAX_HTTP_MESSAGE = 64 << 10
-PAGE_LIMITS = HttpLimits(connections=1000, per_address=100)
-"""Of the public page, which strangers may look at."""
 ROOM_BYTES = 1 << 20
 """Room on the disk kept for the results, besides that for the model."""
 
@@ -377,7 +377,7 @@ class Run:
                 asking=Asking(self._prepared, self.training.parameters.copy, self._loop.time),
                 page=self._page,
             ),
-            self._http_socket(),
+            socket_at("127.0.0.1", options.http_port, "--http-port", any_port=options.any_port),
             max_message_bytes=MAX_HTTP_MESSAGE,
         )
         await api.start()
@@ -387,7 +387,7 @@ class Run:
         await self._front.tell(stack, self.training.ledger.places())
         if self._front.listing is not None:
             stack.push_async_callback(self._withdraw, self._front.listing)
-        self._remember(int(api.address.rpartition(":")[2]))
+        self._remember(int(api.address.rpartition(":")[2]), page)
         workers = Workers(
             self._front.own_door,
             token=self._token,
@@ -398,24 +398,18 @@ class Run:
         )
         stack.push_async_callback(asyncio.to_thread, workers.end)
         workers.start_helpers(options.helpers)
-        here = self._here(f"http://{api.address}", secret, page)
+        here = self._here(f"http://{api.address}", secret, page.url if page else "")
         self._entry = self._told_of(here)
         return here, server, workers
 
-    async def _open_page(self, stack: contextlib.AsyncExitStack) -> str:
-        """Where the public page is; empty: nobody wants one. Raises PortBusy, SettingError."""
-        wanted = self._options.page
-        if wanted is None:
-            return ""
-        server = HttpServer(
-            create_page(self._page),
-            bind(*wanted, "--page"),
-            max_message_bytes=MAX_HTTP_MESSAGE,
-            limits=PAGE_LIMITS,
-        )
-        await server.start()
-        stack.push_async_callback(server.stop)
-        return f"http://{server.address}/"
+    async def _open_page(self, stack: contextlib.AsyncExitStack) -> PublicPage | None:
+        """None: nobody wants one. Raises PortBusy, SettingError."""
+        options = self._options
+        if options.page is None:
+            return None
+        page = await open_page(self._page, options.page, any_port=options.any_page_port)
+        stack.push_async_callback(page.server.stop)
+        return page
 
     def _told_of(self, here: Here) -> Entry:
         job, appeal = self._prepared.job, self._prepared.appeal
@@ -462,16 +456,7 @@ class Run:
             logs=self.folder.path / "logs",
         )
 
-    def _http_socket(self) -> socket.socket:
-        port = self._options.http_port
-        try:
-            return bind("127.0.0.1", port, "--http-port")
-        except PortBusy:
-            if not self._options.any_port:
-                raise
-            return bind("127.0.0.1", 0, "--http-port")
-
-    def _remember(self, http_port: int) -> None:
+    def _remember(self, http_port: int, page: PublicPage | None) -> None:
         """Where we are found: whoever goes on with this run is found there, too."""
         options = self._options
         serving = Serving(
@@ -489,7 +474,7 @@ class Run:
             average_every=options.servers.average_every,
             relays=options.relays,
             router=options.router,
-            page=options.page,
+            page=page.place if page else None,
         )
         try:
             resume.remember(self.folder.path, serving)

@@ -321,7 +321,7 @@ class VolunteerPresence:
         self.failure: CrowdgradError | None = None
         self._volunteer = volunteer
         self._key = key
-        self._machine = machine
+        self._machine = self._announced = machine
         self._wants = wants
         self._avoid: tuple[JobId, ...] = ()
         self._asked = 0
@@ -385,9 +385,10 @@ class VolunteerPresence:
         return self.match
 
     def offer(self, machine: Machine) -> None:
-        """What we offer has changed: the matchmaker learns it as we come anew."""
-        if machine != self._machine:
-            self._machine = machine
+        """What we offer by now: the matchmaker learns it as we come anew. Say it again: one that
+        was said while we came may not have reached it."""
+        self._machine = machine
+        if machine != self._announced:
             self._comes_anew = self.connected
             self.connection.come_anew()
 
@@ -404,6 +405,7 @@ class VolunteerPresence:
         # While we work we come back to our job and to no other.
         working_for = self.match.listing.id if self.match is not None and self._working else None
         self._offered = None
+        self._announced = self._machine
         return rooms.Register(
             volunteer=bodies.VolunteerBody.of(self._volunteer),
             session=self.session,

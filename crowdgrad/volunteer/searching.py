@@ -169,11 +169,10 @@ class _Matched:
         self._signing = signing
         self._watch = watch
         self._resting = resting
-        self._offset_s = utc_offset_s(time.time())
 
     def waits(self, reason: str) -> None:
         if not self._visits.under_way:  # the matchmaker may know before us that a job is over
-            told = in_own_time(reason, self._offset_s)
+            told = in_own_time(reason, utc_offset_s(time.time()))
             self._watch(Event(kind="state", text=told, phase="looking"))
 
     def turned_away(self, error: CrowdgradError) -> None:

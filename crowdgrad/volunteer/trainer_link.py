@@ -84,7 +84,8 @@ class TrainerLink:
         """When the answer to a unit must be there; None: none was asked for that is to come."""
         self._patience_s = 0.0
         self._closing = False
-        self._slowest_s = 0.0
+        self._slowest_s: dict[int, float] = {}
+        """By how many threads computed it."""
         self._turns = 0
         self._idle_since: vitals.Vitals | None = None
         self._why = ""
@@ -205,7 +206,8 @@ class TrainerLink:
             raise await self._misbehaved(
                 f"it was asked for unit {ask.unit.id} and answered for {answer.unit}"
             )
-        self._slowest_s = max(self._slowest_s, loop.time() - began)
+        slowest_s = self._slowest_s.get(self._threads, 0.0)
+        self._slowest_s[self._threads] = max(slowest_s, loop.time() - began)
         return answer
 
     async def _check(self) -> talk.Checked:
@@ -221,7 +223,9 @@ class TrainerLink:
         if self._closing:  # it came too late to be ended with the others
             await self._end()
             raise ChildDied("The trainer is being stopped.")
-        self.checked = await self._ask(self._setup, talk.Checked, self._start_s)
+        setup = self._setup
+        self._threads = setup.threads
+        self.checked = await self._ask(setup, talk.Checked, self._start_s)
         return self.checked
 
     async def _start_anew(self) -> None:
@@ -242,8 +246,6 @@ class TrainerLink:
     async def _spawn(self) -> None:
         self._answers = answers = Answers()
         self._why, self._idle_since = "", None
-        threads, self._threads = self._threads, self._setup.threads
-        self._slowest_s *= max(1.0, threads / self._threads)
         walls = "on" if self._walls else "off"
         # An owner's own model may need what the owner has set; a stranger's program needs nothing.
         own = self._setup.trusted is not None
@@ -270,9 +272,11 @@ class TrainerLink:
     def _patience(self, ask: talk.Compute) -> float:
         """How long a stretch may take before the trainer is taken for stuck."""
         pauses_s = self._setup.pace_s * len(ask.numbers)
-        first = self._slowest_s == 0.0 and self._setup.trusted is not None
+        first = not self._slowest_s and self._setup.trusted is not None
         least_s = TRUSTED_START_S if first else START_S
-        return pauses_s + max(least_s, PATIENCE_FACTOR * self._slowest_s) / ask.share
+        known = self._slowest_s.items()
+        slowest_s = max((s * max(1.0, n / self._threads) for n, s in known), default=0.0)
+        return pauses_s + max(least_s, PATIENCE_FACTOR * slowest_s) / ask.share
 
     async def _ask(self, message: talk.ToTrainer, wanted: type[A], patience_s: float) -> A:
         """Before there is a `_watch`: one that is stuck is ended, and read as any that died."""

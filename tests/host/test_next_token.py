@@ -40,6 +40,7 @@ def test_padding_is_no_end():
     assert last_of(np.array([1, 2, 0, 3, 0, 0]), WORDS) == 3
     assert last_of(np.array([0, 0]), WORDS) == 0
     assert last_of(np.array([1, 2, 0, 0]), LETTERS) == 3, "there it is a line's end"
+    assert last_of(np.array([1, 2, -100, -100]), LETTERS) == 1
 
 
 def test_what_cannot_be_seen_is_spelled():

@@ -107,7 +107,9 @@ def test_a_run_is_watched_asked_and_steered_and_the_wish_survives_a_kill(
         curve = host.get("/history")
         os.kill(host.here["pid"], signal.SIGKILL)
         assert host.child.wait(30)
+    page = host.here["page"]
     with Host(tmp_path, "--resume", host.here["folder"], name="again") as host:
+        assert host.here["page"] == page, "whoever was given its address finds it there"
         assert host.get("/status")["learning_rate"] == pytest.approx(0.0125)
         kept = host.get("/history")["training"]
         assert kept[0] == curve["training"][0], "what came before is read again"

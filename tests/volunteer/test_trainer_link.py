@@ -28,7 +28,7 @@ from crowdgrad.program.engines.replica import held_bytes
 from crowdgrad.volunteer import talk
 from crowdgrad.volunteer.arena import Arena, Region, lay_out
 from crowdgrad.volunteer.layout import coded_bytes
-from crowdgrad.volunteer.trainer_link import MAX_DEATHS, START_S, TrainerLink
+from crowdgrad.volunteer.trainer_link import MAX_DEATHS, PATIENCE_FACTOR, START_S, TrainerLink
 
 
 @pytest.fixture(scope="module")
@@ -366,6 +366,10 @@ def test_a_pause_after_every_batch_counts_as_time_computed(captured: Captured) -
         await link.start()
         whole = ask(unit(0, 0, 3))
         assert link._patience(whole) == START_S + 3 * 0.05
+        link._slowest_s = {8: 20.0, 1: 30.0}  # whoever computed with eight takes longer alone
+        assert link._patience(whole) == PATIENCE_FACTOR * 8 * 20.0 + 3 * 0.05
+        link._threads = 8
+        assert link._patience(whole) == PATIENCE_FACTOR * 30.0 + 3 * 0.05
         assert (await link.compute(whole)).compute_s >= 3 * 0.05
         assert (await link.compute(ask(whole.unit, first=2))).compute_s >= 0.05
 

@@ -240,6 +240,6 @@ def test_the_first_unit_may_compile(
     link = TrainerLink(arena, setup)
     ask = talk.Compute(unit=UNIT, slot=0, rate=0.1)
     assert link._patience(ask) == first_s
-    link._slowest_s = 1.0
+    link._slowest_s = {1: 1.0}
     assert link._patience(ask) == START_S
     arena.close()

@@ -32,10 +32,10 @@ test("rates are what came between two counts", () => {
   const before = trained([member(0, 1, 1), member(1, 100, 50)], 10);
   const after = trained([member(0, 9, 9), member(1, 300, 50), member(2, 7, 7)], 12);
   const training = { kind: "training", from: 0, to: 1, bytes_per_s: 100 } as const;
-  assert.deepEqual(links(before, after), [training]);
-  assert.deepEqual(links(after, after), []);
+  assert.deepEqual(links([before, after]), [training]);
+  assert.deepEqual(links([after, after]), []);
   const data = { kind: "data", from: 1, to: 2, bytes_per_s: 20 } as const;
-  assert.deepEqual(links(spread(swarm(10), 10), spread(swarm(50), 12)), [data]);
+  assert.deepEqual(links([spread(swarm(10), 10), spread(swarm(50), 12)]), [data]);
   assert.deepEqual(busiest([data, training]), [training, data]);
   assert.deepEqual(busiest([data, training], 1), [training]);
 });
@@ -54,6 +54,8 @@ test("a link is at work for some seconds after the last that went along it", () 
   assert.deepEqual(recent.links(8).map((one) => one.bytes_per_s), [50]);
   sent(400, 12);
   assert.deepEqual(recent.links(12), []);
+  recent.add(trained([member(1, 400, 0), member(2, 9e9, 9e9)], 12.5)); // told of only now
+  assert.deepEqual(recent.links(12.5), []);
   sent(0, 13); // a host that was started anew counts anew
   assert.deepEqual(recent.links(13), []);
 });
@@ -62,4 +64,17 @@ test("dots go faster where more goes, and stand where nothing does", () => {
   assert.equal(pace(0), 0);
   assert.ok(pace(1e3) < pace(1e5));
   assert.ok(pace(1e15) <= 1.6);
+});
+
+test("data that comes in one go, or after a rest, is seen", () => {
+  const recent = new Recent();
+  const said = (at: number, ...flows: [number, number, number][]): void =>
+    recent.add(spread({ flows: flows.map(([sender, receiver, bytes]) => ({ sender, receiver, bytes })) } as Swarm, at));
+  said(0);
+  said(2, [1, 2, 60]);
+  assert.deepEqual(recent.links(2), [{ kind: "data", from: 1, to: 2, bytes_per_s: 30 }]);
+  said(100, [1, 2, 60], [2, 3, 120]); // nothing was said meanwhile, as nothing had changed
+  assert.deepEqual(recent.links(100), [{ kind: "data", from: 2, to: 3, bytes_per_s: 20 }]);
+  said(102, [1, 2, 60], [2, 3, 120], [3, 1, 10]);
+  assert.deepEqual(recent.links(102).map((one) => one.from), [3]);
 });

@@ -83,32 +83,39 @@ export function spread(swarm: Swarm, at: number): Counted {
   return { at, bytes };
 }
 
-/** The last counts of one kind: what goes now is told by the first and the last of them. */
+/** The last counts of one kind. */
 export class Recent {
   #counts: Counted[] = [];
 
+  /** After a rest an older one stays: what comes then is more than it had. */
   add(now: Counted): void {
-    this.#counts = [...this.#counts.filter((one) => now.at - one.at <= WINDOW_S), now];
+    const young = this.#counts.findIndex((one) => now.at - one.at <= WINDOW_S);
+    this.#counts = [...this.#counts.slice(young < 0 ? -1 : young), now];
   }
 
   links(at: number): Link[] {
-    const [first, last] = [this.#counts[0], this.#counts.at(-1)];
-    return first && last && at - last.at <= SILENT_S ? links(first, last) : [];
+    const last = this.#counts.at(-1);
+    return last && at - last.at <= SILENT_S ? links(this.#counts) : [];
   }
 }
 
 export const busiest = (found: readonly Link[], most = 240): Link[] =>
   [...found].sort((a, b) => b.bytes_per_s - a.bytes_per_s).slice(0, most);
 
-/** What goes along the links, by two counts. */
-export function links(before: Counted, after: Counted): Link[] {
-  const seconds = after.at - before.at;
-  if (seconds <= 0) return [];
-  const found: Link[] = [];
-  for (const [name, bytes] of after.bytes) {
-    const more = bytes - (before.bytes.get(name) ?? bytes);
+/**
+ * What goes along the links, by counts one behind the other. A link counts from where it is first told of; one of data
+ * is not told of before it carries any, so it began behind the count before.
+ */
+export function links(counts: readonly Counted[]): Link[] {
+  const [last, found] = [counts.at(-1), [] as Link[]];
+  for (const [name, bytes] of last?.bytes ?? []) {
     const [kind = "", from = "", to = ""] = name.split(" ");
-    if (more > 0) {
+    const known = counts.findIndex((one) => one.bytes.has(name));
+    const first = counts[kind === "data" ? Math.max(0, known - 1) : known];
+    if (!last || !first || first === last) continue;
+    const more = bytes - (first.bytes.get(name) ?? 0);
+    const seconds = Math.min(last.at - first.at, WINDOW_S);
+    if (more > 0 && seconds > 0) {
       found.push({ kind: kind === "data" ? "data" : "training", from: Number(from), to: Number(to), bytes_per_s: more / seconds });
     }
   }
