@@ -148,9 +148,14 @@ def options_of(args: argparse.Namespace, before: Serving | None) -> Options:
         matchmaker_key=bytes.fromhex(before.matchmaker_key) if same else b"",
         admit=args.admit or before.admit,
         servers=_servers(args, before),
-        page=args.page or before.page,
-        any_page_port=args.page is None,
+        page=_page(args.page, before.page),
+        any_page_port=args.page is None or args.page[1] == 0,
     )
+
+
+def _page(asked: tuple[str, int] | None, before: tuple[str, int] | None) -> tuple[str, int] | None:
+    """Who names no port of its own, goes on where it was."""
+    return before if before and asked in (None, (before[0], 0)) else asked
 
 
 def _where_to_listen(matchmaker: str | None) -> str:

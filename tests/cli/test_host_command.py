@@ -143,6 +143,24 @@ def test_a_run_goes_on_with_the_matchmaker_it_knew(
     assert first.matchmaker_key == b""
 
 
+@pytest.mark.parametrize(
+    ("words", "place", "any_port"),
+    [
+        ([], ("127.0.0.1", 8080), True),
+        (["--page", "127.0.0.1:0"], ("127.0.0.1", 8080), True),  # the same words, after a kill
+        (["--page", "127.0.0.1:9090"], ("127.0.0.1", 9090), False),
+        (["--page", "127.0.0.2:0"], ("127.0.0.2", 0), True),
+    ],
+)
+def test_a_run_goes_on_with_its_page_where_it_was(
+    words: list[str], place: tuple[str, int], any_port: bool
+) -> None:
+    args = parser().parse_args(["host", "--resume", "last", *words])
+    options = options_of(args, replace(BEFORE, page=("127.0.0.1", 8080)))
+    assert (options.page, options.any_page_port) == (place, any_port)
+    assert options_of(args, BEFORE).page == args.page
+
+
 def test_that_nobody_could_introduce_anyone_is_said_before_the_model_is_looked_at(
     job: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
