@@ -11,6 +11,7 @@ from torch import Tensor
 
 from crowdgrad.capture.assemble import Graphs, make_spec, write_forward, write_gradient
 from crowdgrad.capture.attempt import attempt, freeze_unreached, smallest_batch
+from crowdgrad.capture.collecting import uncollected
 from crowdgrad.capture.cost import Memory, activation_memory
 from crowdgrad.capture.fallback import note, trace_fixed_evaluation, trace_fixed_training
 from crowdgrad.capture.fields import Records, draw_batch, readers
@@ -18,7 +19,7 @@ from crowdgrad.capture.forms import FORMS, Choice, conv_form, pick
 from crowdgrad.capture.gate import Gate
 from crowdgrad.capture.holdings import Holdings, look
 from crowdgrad.capture.objective import Objective
-from crowdgrad.capture.quiet import ALONE, plain_attention, uncollected, untouched
+from crowdgrad.capture.quiet import ALONE, plain_attention, untouched
 from crowdgrad.capture.reference import Reference
 from crowdgrad.capture.task import Task, resolve_metrics
 from crowdgrad.capture.trace import Batches, trace_evaluation, trace_training

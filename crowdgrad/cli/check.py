@@ -91,8 +91,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _examine(args: argparse.Namespace, spinner: Status) -> dict[str, Any]:
-    from crowdgrad.capture.capture import capture
-    from crowdgrad.capture.speed import measure
+    from crowdgrad.capture.collecting import uncollected
+
+    with uncollected():  # PyTorch, for the first time
+        from crowdgrad.capture.capture import capture
+        from crowdgrad.capture.speed import measure
 
     def say(text: str) -> None:
         spinner.update(text[:1].upper() + text[1:])

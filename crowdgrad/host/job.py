@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from crowdgrad.capture.collecting import uncollected
 from crowdgrad.data.dataset import DataSet, split_off
 from crowdgrad.data.folder import DataFolder
 from crowdgrad.data.inspect import check_classes, check_finite
@@ -325,7 +326,8 @@ def _job(plan: JobPlan, data: _Cut, earlier: Earlier | None, *, growing: bool) -
 
 def _classes(task: Task, fields: tuple[Field, ...]) -> int | None:
     """How many classes the model tells apart, where example and data agree that it does."""
-    from crowdgrad.capture.capture import classes_of
+    with uncollected():  # PyTorch's exporters, for the first time
+        from crowdgrad.capture.capture import classes_of
 
     last = len(task.example) - 1  # one field more may follow: the weights of the samples
     if not last < len(fields) <= last + 2 or fields[last].shape != ():

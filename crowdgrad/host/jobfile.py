@@ -62,6 +62,7 @@ from typing import TYPE_CHECKING
 
 from crowdgrad import recipes
 from crowdgrad.capture import ready
+from crowdgrad.capture.collecting import uncollected
 from crowdgrad.capture.loading import load_object
 from crowdgrad.data import catalogue
 from crowdgrad.data.dataset import DataSet
@@ -133,7 +134,8 @@ def plan_of(table: Table, file: Path, *, cache: Path, progress: Progress | None 
 
 
 def load_task(target: str, folder: Path) -> Task:
-    from crowdgrad.capture.task import Task
+    with uncollected():
+        from crowdgrad.capture.task import Task
 
     return load_object(target, folder, Task)
 
@@ -143,7 +145,8 @@ def ready_task(model: ready.Model | None, data: DataSet | DataFolder, seed: int)
     assert model is not None
     if not 0 <= seed < 1 << 64:
         raise JobFileError(f"seed {seed} is not a 64-bit number.", advice="Give a smaller one.")
-    return ready.build(model, told_of(data), seed)
+    with uncollected():
+        return ready.build(model, told_of(data), seed)
 
 
 def load_data(

@@ -29,8 +29,10 @@ PATIENCE_S = 0.5
 """How long a stopping server waits for connections to close."""
 SPARE_DESCRIPTORS = 256
 """Kept back from connections: for the database, for files, and to turn people away politely."""
+TICK_S = 0.1
+"""How often uvicorn looks around."""
 TICKS_A_MINUTE = 600
-"""uvicorn looks around ten times a second."""
+TICKS_A_DAY = 864_000
 
 _log = logging.getLogger(__name__)
 
@@ -147,6 +149,7 @@ class HttpServer(uvicorn.Server):
         self._listening = listening
         self._entrance: Entrance | None = None
         self._task: asyncio.Task[None] | None = None
+        self._leaving = asyncio.Event()
         self.address = spell(listening)
 
     @contextlib.contextmanager
@@ -165,6 +168,7 @@ class HttpServer(uvicorn.Server):
 
     async def stop(self) -> None:
         self.should_exit = True
+        self._leaving.set()
         asyncio.get_running_loop().call_later(PATIENCE_S, self._hurry)
         if self._task is not None:
             await self._task
@@ -187,6 +191,14 @@ class HttpServer(uvicorn.Server):
         if self._entrance is not None:
             self._entrance.close()
         await super().shutdown(sockets)
+
+    async def main_loop(self) -> None:
+        """As uvicorn's, but whoever is to stop does not sleep until the next tick."""
+        counter = 0
+        while not await self.on_tick(counter):
+            counter = (counter + 1) % TICKS_A_DAY
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._leaving.wait(), TICK_S)
 
     async def on_tick(self, counter: int) -> bool:
         if counter % TICKS_A_MINUTE == TICKS_A_MINUTE - 1:
