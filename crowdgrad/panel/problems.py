@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from crowdgrad.errors import BadRecords, CrowdgradError
 
 _LINE = re.compile(r"(?:crowdgrad: )?\[(CG\d{3})\] (.*)")
+_OPTION = re.compile(r"(?<![\w-])--[a-z]")
 MAX_WORDS = 2000
+AT_A_TERMINAL = (
+    "Options are for `crowdgrad data`, at a terminal; the path of a folder that it makes can be "
+    "given here."
+)
 SHOWN = 10
 
 
@@ -50,6 +55,14 @@ def of_error(error: CrowdgradError) -> Problem:
             for file, line, kind, words in error.shown[:SHOWN]
         )
     return Problem(code=error.code, message=error.message, advice=error.advice, bad=bad)
+
+
+def of_preparing(error: CrowdgradError) -> Problem:
+    """Advice that names an option is for a terminal: the page has none to offer."""
+    found = of_error(error)
+    if not _OPTION.search(found.advice):
+        return found
+    return replace(found, advice=f"{found.advice} {AT_A_TERMINAL}")
 
 
 def of_mistake(error: Exception) -> Problem:

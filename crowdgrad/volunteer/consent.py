@@ -54,9 +54,9 @@ Shares = Literal["no", "dial", "listen"]
 EXCHANGES: dict[Shares, str] = {
     "no": "",
     "dial": "Its data is exchanged with other volunteers that this machine dials; they see its "
-    "address. --share no takes it from the host alone.",
+    "address. With the setting share = no it comes from the host alone.",
     "listen": "Its data is exchanged with other volunteers; they see this machine's address and "
-    "may dial it. --share no takes it from the host alone.",
+    "may dial it. With the setting share = no it comes from the host alone.",
 }
 
 

@@ -49,7 +49,7 @@ from crowdgrad.volunteer.visits import Visits
 
 NOBODY_YET = (
     "No host is on the local network and no matchmaker answers: waiting for one to appear here. "
-    "Name a matchmaker with --matchmaker URL."
+    "Name a matchmaker to look further (at a terminal: --matchmaker URL)."
 )
 POLITE_S = 1.0
 """How long saying goodbye may take."""
@@ -306,7 +306,7 @@ def wanted(goal: target.Target, options: Options, settings: Settings) -> Wants:
         if options.causes or options.hosts:
             raise TargetError(
                 f"{options.target} names the host: no matchmaker is asked for a job.",
-                advice="Leave out --cause and --host-key, or the name.",
+                advice="Leave out causes and keys of hosts, or the name.",
             )
         return ANYONE
     trusted = None

@@ -166,7 +166,7 @@ def wants_another_job(lender: Visitor) -> None:
 
 
 def past_jobs(lender: Visitor) -> Locator:
-    return lender.page.get_by_role("region", name="Past jobs").get_by_role("row")
+    return lender.page.get_by_role("region", name="Jobs since you started").get_by_role("row")
 
 
 def stops(lender: Visitor, running: Running) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -89,7 +90,13 @@ def test_while_it_waits_for_volunteers(owner: Visitor, running: Running) -> None
     owner.press("agree")
     owner.press("start-hosting")
     owner.waits_for("stop-hosting")
-    owner.go("Runs")  # who leaves meanwhile is not called back
+    owner.go("Start")  # who leaves meanwhile is not called back
+    owner.see("now").get_by_role("link", name="Open the run").click()
+    owner.expects_state("starting", "waiting")
+    owner.page.wait_for_url(re.compile(r"#/run/\d{8}-"), timeout=PATIENCE_MS)
+    owner.page.go_back()
+    owner.waits_for("now", "Hosting")
+    owner.go("Runs")
     found = owner.page.get_by_role("listitem").filter(has_text="Waiting")
     expect(found).to_be_visible(timeout=PATIENCE_MS)
     owner.go("Host")

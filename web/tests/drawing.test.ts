@@ -53,3 +53,9 @@ test("pictures on bright paper are told from those on dark", () => {
   assert.equal(onBright([[0, 0, 1, 0]], 2, 2), false);
   assert.equal(onBright([], 2, 2), false);
 });
+
+test("a model of large pictures is drawn for, too", () => {
+  const seen = shrink(sheet(280, 100, 40, 100, 200), 280, 280, 512, 512) ?? [];
+  assert.equal(seen.length, 512 * 512);
+  assert.equal(seen.reduce((a, b) => Math.max(a, b), 0), 1);
+});

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { bytes, duration, relative, score, short, trimmed } from "../src/lib/format.ts";
+import { bytes, duration, moment, relative, score, short, trimmed } from "../src/lib/format.ts";
 
 test("numbers are as long as people can read", () => {
   const said = [0, 0.417, 7, 1437, 17_970, 171_632, 999_999, 25_940_000].map(short);
@@ -17,6 +17,12 @@ test("shares are spelled as such, losses are not", () => {
   assert.deepEqual([score(0.965, "accuracy", "higher"), score(0.0696, null, "lower"), score(null, null, "lower")], ["96.50 %", "0.0696", "–"]);
   assert.equal(score(0.25, "word error rate", "lower"), "0.2500"); // as its host says it
   assert.deepEqual([score(1.5, "f1 sum", "higher"), score(12_345, "perplexity", "lower")], ["1.5000", "1.235e+4"]);
+});
+
+test("when it was is spelled to the minute", () => {
+  const at = new Date(2026, 10, 9, 7, 5).getTime() / 1000;
+  assert.equal(moment(at), "Nov 9, 07:05");
+  assert.equal(moment(at + 30), moment(at));
 });
 
 test("zeros that say nothing are left out, and no others", () => {

@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from crowdgrad.errors import CrowdgradError, missing_module
-from crowdgrad.panel.problems import of_error
+from crowdgrad.panel.problems import of_error, of_preparing
 from crowdgrad.panel.results import DataFound
 from crowdgrad.process import interrupt_on_sigterm, tie_to_stdin
 
@@ -29,7 +29,7 @@ def main() -> int:
     try:
         tell(result=dataclasses.asdict(_run(sys.argv[1], wish, tell)))
     except CrowdgradError as error:
-        tell(error=dataclasses.asdict(of_error(error)))
+        tell(error=dataclasses.asdict(of_preparing(error)))
     except ModuleNotFoundError as error:
         missing = missing_module(error)
         if missing is None:

@@ -41,13 +41,18 @@ export async function fetched(path: string): Promise<Blob> {
   return found;
 }
 
+/** A host that sleeps answers nobody, and refuses nobody either; the panel may rightly take its time. */
+const PATIENCE_MS = 10_000;
+
 /** Reading is part of it: an answer may break off, too. */
 async function asked<T>(path: string, request: RequestInit, read: (answer: Response) => Promise<T>): Promise<[Response, T]> {
+  const ours = boot().serves === "panel";
+  const signal = request.signal ?? (ours ? null : AbortSignal.timeout(PATIENCE_MS));
   try {
-    const answer = await fetch(path, { ...request, headers: { ...request.headers, ...bearing() } });
+    const answer = await fetch(path, { ...request, signal, headers: { ...request.headers, ...bearing() } });
     return [answer, await read(answer)];
   } catch {
-    throw new Refused(0, { code: "", ...t.trouble[boot().serves === "panel" ? "panel" : "server"] });
+    throw new Refused(0, { code: "", ...t.trouble[ours ? "panel" : "server"] });
   }
 }
 

@@ -44,7 +44,7 @@ export function shrink(ink: ArrayLike<number>, width: number, height: number, ro
       out.push(mean(ink, width, height, left, top, scale));
     }
   }
-  const most = Math.max(...out);
+  const most = out.reduce((a, b) => Math.max(a, b), 0); // too many to be arguments
   return most > 0 ? out.map((value) => Math.min(1, value / most)) : out;
 }
 

@@ -50,6 +50,11 @@ export function relative(at: number, now: number = clock()): string {
   return away < 0 ? t.time.ago(duration(-away)) : t.time.ahead(duration(away));
 }
 
+const MOMENT = new Intl.DateTimeFormat("en", { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+
+/** When it was, in this machine's time, where it must not change as time goes by. */
+export const moment = (at: number): string => MOMENT.format(1000 * at);
+
 /** Without the zeros behind a point that say nothing. */
 export const trimmed = (spelled: string): string =>
   spelled.replace(/\.(\d*?)0+(?=\D|$)/, (_, kept: string) => (kept ? `.${kept}` : ""));

@@ -26,7 +26,7 @@ interface Kept {
 
 const fresh = (): Kept => ({
   draft: {
-    title: "", cause: "education", description: "", contact: "", data: "", model: null, task: null, folder: "",
+    title: "", cause: "", description: "", contact: "", data: "", model: null, task: null, folder: "",
     recipe: { name: "crowd", lr: 0.1, batch_size: 100 }, stop: { epochs: 20 },
     volunteers: { minimum: 1, maximum: 10 }, seed: 1,
   },

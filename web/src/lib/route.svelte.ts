@@ -17,6 +17,13 @@ class Here {
 
 export const here = new Here();
 
+const address = (page: Page, id: string): string => (page === "start" ? "#/" : `#/${page}${id ? `/${encodeURIComponent(id)}` : ""}`);
+
 export function go(page: Page, id = ""): void {
-  location.hash = page === "start" ? "#/" : `#/${page}${id ? `/${encodeURIComponent(id)}` : ""}`;
+  location.hash = address(page, id);
+}
+
+/** The same place by another name: "Back" does not lead to the one before. */
+export function rename(page: Page, id: string): void {
+  location.replace(address(page, id));
 }
