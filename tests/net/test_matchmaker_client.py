@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import secrets
 import socket
 import time
@@ -61,6 +62,7 @@ async def hosting(
     state: JobState = "waiting",
     members: Iterable[Member] = (),
     on_roster: Callable[[Roster], None] | None = None,
+    random01: Callable[[], float] = random.random,
     wire: Wire | None = None,
 ) -> HostPresence:
     return await publish(
@@ -71,6 +73,7 @@ async def hosting(
         state=state,
         members=members,
         on_roster=on_roster,
+        random01=random01,
         wire=wire,
     )
 
@@ -335,7 +338,8 @@ async def hello(url: str, announced: bodies.Body) -> Socket:
 
 def test_whom_its_own_late_hello_replaces_comes_back(matchmaker: Running) -> None:
     async def scenario() -> None:
-        host = await hosting(matchmaker.url)
+        # It is away for long enough to be seen away.
+        host = await hosting(matchmaker.url, random01=lambda: 0.99)
         for _ in range(2):
             late = await hello(matchmaker.url, host._announcement())
             await until(lambda: not host.connected)

@@ -38,6 +38,8 @@ def test_killed_it_is_noticed_by_both_ends_and_they_meet_again(tmp_path: Path) -
                     await connection.send(said)
             except PeerError as error:
                 await ends.put(error)
+            finally:
+                connection.close()
 
         at = AtRelay(
             route, HOST, open_control=dial, open_answer=serve, random01=lambda: 0.5,
@@ -64,6 +66,7 @@ def test_killed_it_is_noticed_by_both_ends_and_they_meet_again(tmp_path: Path) -
                 await changes.get()
             changes.put_nowait((True, None))
         keeping.cancel()
+        await asyncio.wait([keeping])
 
     with Running(tmp_path) as relay:
         run(main(relay))
