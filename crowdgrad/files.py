@@ -287,3 +287,12 @@ def _draft(create: Callable[[Path], W], folder: Path, name: str) -> tuple[Path, 
         with contextlib.suppress(FileExistsError):
             return draft, create(draft)
     raise AssertionError("numbers do not end")
+
+
+def written(path: Path) -> tuple[int, int]:
+    """When it was written last, and how large it is: whether to read it again."""
+    try:
+        found = path.stat()
+    except OSError:
+        return 0, 0
+    return found.st_mtime_ns, found.st_size

@@ -117,7 +117,7 @@ def run_show(args: argparse.Namespace) -> int:
 def run_wish(args: argparse.Namespace) -> int:
     from crowdgrad.errors import TargetError
     from crowdgrad.host.earlier import find_run
-    from crowdgrad.host.remote.runs import look
+    from crowdgrad.host.remote.runs import id_in, look
     from crowdgrad.host.remote.steering import steer
 
     runs = Path(args.runs)
@@ -128,7 +128,7 @@ def run_wish(args: argparse.Namespace) -> int:
         )
     folder = find_run(name, runs)
     seen = look(folder)
-    answer = steer(folder, seen.id, args.wish)
+    answer = steer(folder, id_in(folder), args.wish)
     if answer is None:
         return _nobody_there(args, look(folder))
     write_json(args.json, {"run": str(folder), **dataclasses.asdict(answer)})

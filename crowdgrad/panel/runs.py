@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,10 +12,20 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from crowdgrad.errors import DataError, DataMalformed, DataMissing, Unreachable
+from crowdgrad.files import written
 from crowdgrad.host.folder import RESUME
 from crowdgrad.host.keeping.resume import CHECKPOINTS
 from crowdgrad.host.remote.control_file import NAME, Entrance, read
-from crowdgrad.host.remote.runs import DAMAGED, OVER, Seen, held, look, run_folders, state_in
+from crowdgrad.host.remote.runs import (
+    DAMAGED,
+    OVER,
+    Seen,
+    held,
+    id_in,
+    look,
+    run_folders,
+    state_in,
+)
 from crowdgrad.panel.calls import Caller, Reply, decoded
 
 MOST_SHOWN = 200
@@ -58,7 +69,8 @@ class Listing:
 
     def _look(self) -> list[Seen]:
         found: dict[Path, Known] = {}
-        for folder in run_folders(self._folder)[:MOST_SHOWN]:
+        named = (one for one in run_folders(self._folder) if _RUN.fullmatch(one.name))
+        for folder in itertools.islice(named, MOST_SHOWN):
             with contextlib.suppress(DataError):
                 found[folder] = self._look_at(folder)
         self._known = found
@@ -79,15 +91,7 @@ def _is_over(folder: Path, seen: Seen) -> bool:
 
 def _stamp(folder: Path) -> tuple[tuple[int, int], ...]:
     """Changes with whatever a host changes in it, and with what is taken away by hand."""
-    return tuple(_written(folder / part) for part in PARTS)
-
-
-def _written(path: Path) -> tuple[int, int]:
-    try:
-        found = path.stat()
-    except OSError:
-        return 0, 0
-    return found.st_mtime_ns, found.st_size
+    return tuple(written(folder / part) for part in PARTS)
 
 
 class Runs:
@@ -110,6 +114,13 @@ class Runs:
         except RecursionError:  # nobody to be believed
             return None
 
+    def job_of(self, run: str) -> str:
+        """What its host calls it: its folder may have been renamed since. Raises DataMissing."""
+        try:
+            return id_in(self.folder_of(run))
+        except DAMAGED:
+            return run
+
     async def every(self) -> list[Seen]:
         """The newest first; those that cannot be read are left out."""
         return await self._listing.take()
@@ -120,18 +131,18 @@ class Runs:
         entrance = self.entrance(run)
         if entrance is None:
             raise Unreachable(
-                f"No host is at work on {run}.", advice="Resume it to let it go on, or look at it."
+                f"No host is at work on {run}.", advice="Let it go on, or look at what is there."
             )
         status = await self._caller.ask(entrance, "GET", "/status")
-        if not is_of(status, run):
-            raise Unreachable(f"No host is at work on {run}.", advice="Resume it.")
+        if not is_of(status, self.job_of(run)):
+            raise Unreachable(f"No host is at work on {run}.", advice="Let it go on.")
         return await self._caller.ask(entrance, method, path, body=body, owner=True)
 
 
-def is_of(status: Reply, run: str) -> bool:
-    """Whether that host has this run: another may listen where a dead one did."""
+def is_of(status: Reply, job: str) -> bool:
+    """Whether that host has this job: another may listen where a dead one did."""
     try:
-        return status.code == 200 and status.told(dict[str, Any]).get("job") == run
+        return status.code == 200 and status.told(dict[str, Any]).get("job") == job
     except ValueError:
         return False
 

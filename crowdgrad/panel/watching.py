@@ -55,7 +55,7 @@ class Watching:
                 run = child.state().run if child is not None else name
                 entrance = self._runs.entrance(run) if run else None
                 if run and entrance is not None:
-                    await look.at(run, entrance)
+                    await look.at(self._runs.job_of(run), entrance)
                 elif run:
                     await look.back_at(self._runs.folder_of(run))
             await asyncio.sleep(EVERY_S)
@@ -90,12 +90,12 @@ class _Look:
         self._read: int | None = None
         """When the last status of a run without a host was written."""
 
-    async def at(self, run: str, entrance: Entrance) -> None:
+    async def at(self, job: str, entrance: Entrance) -> None:
         """Raises Unreachable, ValueError."""
         if entrance != self._of:  # another host of the same run counts anew
             self._of, self._looks, self._next = entrance, 0, None
         status = await self._caller.ask(entrance, "GET", "/status", patience_s=PATIENCE_S)
-        if not is_of(status, run):
+        if not is_of(status, job):
             return
         self._hub.publish("status", status.body, run=self._name)
         log = await self._caller.ask(

@@ -297,6 +297,36 @@ def test_an_answer_that_is_too_long_is_refused_in_words(client, tmp_path, monkey
     assert "is longer than 12 bytes" in told.json()["error"]["message"]
 
 
+def test_runs_go_by_the_names_of_their_folders(client, tmp_path):
+    """However they were copied or renamed; what its host calls a run is in its folder."""
+    folder = a_run(tmp_path, "r", **{"metrics.jsonl": ""})
+    shutil.copytree(folder, tmp_path / "runs" / "r-backup")
+    folder.rename(tmp_path / "runs" / "best")
+    (tmp_path / "runs" / "no name for a run").mkdir()
+    shutil.copy(tmp_path / "runs" / "best" / "job.json", tmp_path / "runs" / "no name for a run")
+    assert set(shown(client)) == {"best", "r-backup"}
+    assert client.get("/api/runs/best/history").status_code == 200
+    with ThreadingHTTPServer(("127.0.0.1", 0), Impostor) as server:  # says it has r
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        told = {"url": f"http://127.0.0.1:{server.server_port}", "token": "a", "pid": 1}
+        (tmp_path / "runs" / "best" / "control.json").write_text(json.dumps(told))
+        assert client.get("/api/runs/best/status").json() == {"job": "r"}
+        server.shutdown()
+
+
+def test_who_is_about_to_go_on_is_not_begun_twice(client, panel, tmp_path, monkeypatch):
+    folder = a_run(tmp_path, "r")
+    begun: list[list[str]] = []
+    monkeypatch.setattr(
+        panel.children, "start", lambda _, words: begun.append(words) or SimpleNamespace(id="c")
+    )
+    monkeypatch.setattr(panel.children, "begins_again", lambda of: of == folder and bool(begun))
+    assert client.post("/api/runs/r/restart").status_code == 200
+    again = client.post("/api/runs/r/restart")
+    assert (again.status_code, again.json()["error"]["code"]) == (500, "CG209")
+    assert len(begun) == 1
+
+
 def test_a_host_of_ours_that_hangs_can_be_stopped(client, panel, tmp_path, monkeypatch):
     folder = a_run(tmp_path, "r", '{"id": "r", "state": "running", "stop": {"epochs": 1}}')
     handle = os.open(folder, os.O_RDONLY)

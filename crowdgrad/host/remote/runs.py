@@ -42,6 +42,7 @@ class Seen:
     """A run as it is now."""
 
     id: str
+    """The name of its folder, which its owner may have changed, or copied."""
     folder: Path
     title: str
     state: SeenState
@@ -92,6 +93,11 @@ def state_in(folder: Path) -> object:
     return _told(folder).get("state")
 
 
+def id_in(folder: Path) -> str:
+    """As it was named when it began, and as its host knows it. Raises DAMAGED."""
+    return str(_told(folder)["id"])
+
+
 def _told(folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((folder / "job.json").read_text(encoding="utf-8"))
     return found
@@ -105,7 +111,7 @@ def _look(folder: Path, told: dict[str, Any]) -> Seen:
     state, reason = _state(folder, told, live, busy=busy)
     kept = folder / RESUME
     return Seen(
-        id=run,
+        id=folder.resolve().name,
         folder=folder,
         title=str(told.get("title", "")),
         state=state,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 from fastapi import FastAPI, Query, Request, Response
 
-from crowdgrad.errors import Unreachable
+from crowdgrad.errors import RunBusy, Unreachable
 from crowdgrad.host.asking import MOST_SAMPLES, Prediction, Samples
 from crowdgrad.host.remote.api import MOST_POINTS, Question, RateWish
 from crowdgrad.host.remote.control import HOLDS
@@ -135,6 +135,8 @@ def _add_wishes(app: FastAPI, panel: Panel) -> None:
     @app.post("/api/runs/{id}/restart", summary="Go on with a run whose host has ended")
     async def restart(id: str, wish: RestartWish | None = None) -> Started:
         folder = _folder(panel, id)
+        if panel.children.begins_again(folder):
+            raise RunBusy("This run is about to go on already.", advice="Wait a moment.")
         more = wish.epochs if wish is not None else None
         arguments = ["host", RESUME, str(folder), *common(panel)]
         if more is not None:
@@ -155,12 +157,12 @@ def _add_wishes(app: FastAPI, panel: Panel) -> None:
             return await _pass(panel, run, "POST", f"/{wish}")
         except Unreachable:
             seen = await asyncio.to_thread(look, panel.runs.folder_of(run))
-            return _answer(_hanging(panel, seen, wish) or _nobody_there(seen, wish))
+            return _answer(_hanging(panel, run, seen, wish) or _nobody_there(seen, wish))
 
 
-def _hanging(panel: Panel, seen: Seen, wish: Wish) -> Wished | None:
+def _hanging(panel: Panel, run: str, seen: Seen, wish: Wish) -> Wished | None:
     """A host of ours that does not answer can still be stopped: in the end by force."""
-    child = panel.children.of_run(seen.id)
+    child = panel.children.of_run(run)
     if wish != "stop" or child is None or not child.alive or seen.state == "ending":
         return None
     panel.children.stop(child)
@@ -186,7 +188,7 @@ def _nobody_there(seen: Seen, wish: Wish) -> Wished:
         return Wished(state=seen.state, changed=False, holds=True, reason=seen.reason)
     if seen.alive:
         raise Unreachable(f"It cannot {wish}: {seen.reason}.", advice="Try again.")
-    raise Unreachable(f"It is not running: {seen.reason}.", advice="Resume it to let it go on.")
+    raise Unreachable(f"It is not running: {seen.reason}.", advice="Let it go on.")
 
 
 def _run_of(panel: Panel, id: str) -> str:
@@ -205,7 +207,7 @@ async def _pass(
     """What its host answers. Raises DataMissing, Unreachable."""
     reply = await panel.runs.ask(_run_of(panel, id), method, path, body=body)
     if reply.kind.partition(";")[0] not in KINDS:
-        raise Unreachable(f"Who answers for {id} is no host of ours.", advice="Resume the run.")
+        raise Unreachable(f"Who answers for {id} is no host of ours.", advice="Let the run go on.")
     return Response(reply.body, status_code=reply.code, media_type=reply.kind)
 
 
