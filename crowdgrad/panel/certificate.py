@@ -6,8 +6,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from pathlib import Path
 
-from crowdgrad.volunteer.journal import Entry, for_others
+from crowdgrad.volunteer.journal import Entry, Reader, for_others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +19,7 @@ class Given:
     seconds: float
     units: int
     jobs: int
+    """Of which any work was used."""
     hosts: int
     since: float | None
     """When the first unit was done, seconds since 1970."""
@@ -31,10 +33,30 @@ def given(entries: Sequence[Entry], own: str) -> Given:
         samples=sum(int(entry.number("samples")) for entry in units),
         seconds=sum(entry.number("seconds") for entry in units),
         units=sum(int(entry.number("units")) for entry in units),
-        jobs=sum(entry.what == "job" for entry in entries),
+        # Before it said which job, a host counted once.
+        jobs=len({(entry.host, entry.data.get("job", "")) for entry in units}),
         hosts=len({entry.host for entry in units if entry.host}),
         since=units[0].time if units else None,
     )
+
+
+class Gifts:
+    """By the journal, which may be long: it is read again only when it has changed."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._stamp: tuple[object, ...] = ()
+        self._found = (given((), ""), 0)
+
+    def look(self, own: str) -> tuple[Given, int]:
+        """With how many lines there are. `own`: this machine's key."""
+        reader = Reader(self._home)
+        stamp = (own, *reader.stamp())
+        if stamp != self._stamp:
+            entries = reader.all()
+            self._found = given(entries, own), len(entries)
+            self._stamp = stamp
+        return self._found
 
 
 def svg(name: str, key: str, all_of_it: Given, now: float) -> str:

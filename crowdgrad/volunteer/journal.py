@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from crowdgrad.errors import one_line
+from crowdgrad.files import written
 from crowdgrad.volunteer.events import Event, Watch
 
 logger = logging.getLogger(__name__)
@@ -72,6 +73,8 @@ class Journal:
         """Samples of this job so far, as the agent counts them."""
         self.host = ""
         """Whom the lines that follow are about."""
+        self._job = ""
+        """Its job, once something was said of it by name."""
         self.seconds = 0.0
         """Of computing, since we began."""
 
@@ -104,7 +107,7 @@ class Journal:
                 f"{self._samples} samples used, "
                 f"{self._seconds:.1f} s of computing.",
                 {"units": self._units, "samples": self._samples,
-                 "seconds": round(self._seconds, 3)},
+                 "seconds": round(self._seconds, 3), "job": self._job},
             )  # fmt: skip
         self._units, self._samples, self._seconds = 0, 0, 0.0
         self._since = self._clock()
@@ -114,10 +117,12 @@ class Journal:
         self.sum_up()
         self._total = 0
         self.write("job", words, data)
+        self._job = ""
         self._said.clear()
 
     def _take(self, event: Event) -> None:
         now = self._clock()
+        self._job = str(event.data.get("job", self._job))
         if event.kind == "unit":
             self._count(event)
         elif self._worth_a_line(event, now) and self._has_room(now):
@@ -188,6 +193,10 @@ class Reader:
         self._old = home / OLD_NAME
         self._read: tuple[int, int] = (0, 0)
         """Which file was read last (its inode), and how far."""
+
+    def stamp(self) -> tuple[tuple[int, int], ...]:
+        """Another one as soon as there is anything new."""
+        return written(self._old), written(self._file)
 
     def all(self) -> list[Entry]:
         """Oldest first; a line that a full disk has torn is passed over."""

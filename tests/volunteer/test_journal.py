@@ -87,6 +87,19 @@ def test_units_are_summed_up_every_minute_and_at_the_end(tmp_path: Path, clock: 
     ]
 
 
+def test_a_sum_names_the_job_that_was_agreed_to(tmp_path: Path, clock: Clock) -> None:
+    journal = Journal(tmp_path, clock)
+    watch = journal.watch(lambda event: None)
+    for job in ("digits-1", "digits-2"):
+        watch(Event(kind="note", text="Agreed to help.", data={"job": job}))
+        watch(unit(100))
+        journal.end_job("It ended.")
+    watch(unit(50))
+    journal.sum_up()
+    sums = [entry.data["job"] for entry in Reader(tmp_path).all() if entry.what == "units"]
+    assert sums == ["digits-1", "digits-2", ""]
+
+
 def test_states_that_take_turns_do_not_fill_it(tmp_path: Path, clock: Clock) -> None:
     watch = Journal(tmp_path, clock).watch(lambda event: None)
     for _ in range(100):

@@ -14,7 +14,7 @@ from fastapi import FastAPI, Request, Response
 from crowdgrad.domain.manners import Limits
 from crowdgrad.errors import DataMissing, RunBusy, Unreachable, UserError
 from crowdgrad.net.identity import file_of, load_or_make
-from crowdgrad.panel.certificate import Given, given, svg
+from crowdgrad.panel.certificate import Gifts, Given, svg
 from crowdgrad.panel.problems import Problem
 from crowdgrad.volunteer.journal import Entry, Reader
 from crowdgrad.volunteer.remote.desk import Answer
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from crowdgrad.panel.children import Started
 
 LINES = 200
+MOST_LINES = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,11 +122,16 @@ def _stop(panel: Panel) -> Answer:
 
 
 def _add_past(app: FastAPI, panel: Panel) -> None:
+    gifts = Gifts(panel.settings.home)
+
     @app.get("/api/journal", summary="What was done on this machine, and for whom")
     async def journal(lines: int = LINES) -> Past:
+        totals, count = await asyncio.to_thread(gifts.look, _key(panel))
+        if lines <= 0:
+            return Past(entries=(), count=count, totals=totals)
         entries = await asyncio.to_thread(Reader(panel.settings.home).all)
-        shown = entries[-max(0, min(lines, 10_000)) :] if lines > 0 else []
-        return Past(entries=tuple(shown), count=len(entries), totals=given(entries, _key(panel)))
+        shown = entries[-min(lines, MOST_LINES) :]
+        return Past(entries=tuple(shown), count=len(entries), totals=totals)
 
     @app.get(
         "/api/certificate.svg",
@@ -134,9 +140,8 @@ def _add_past(app: FastAPI, panel: Panel) -> None:
         responses={200: {"content": {"image/svg+xml": {}}}},
     )
     async def certificate() -> Response:
-        home = panel.settings.home
-        key, entries = _key(panel), await asyncio.to_thread(Reader(home).all)
-        all_of_it = given(entries, key)
+        key = _key(panel)
+        all_of_it, _ = await asyncio.to_thread(gifts.look, key)
         if not all_of_it.units:
             raise DataMissing("This machine has not helped anybody yet.", advice="Lend it first.")
         text = svg(panel.settings.name or f"volunteer-{key[:6]}", key, all_of_it, time.time())
