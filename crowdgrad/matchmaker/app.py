@@ -1,7 +1,7 @@
 """The matchmaker's routes: what can be asked, and by whom.
 
     GET    /healthz /readyz /metrics         is it up, can it serve, its figures
-    GET    /v1/jobs                          all public jobs
+    GET    /v1/jobs                          public jobs that need help
     GET    /v1/jobs/{job_or_code}            one of them
     DELETE /v1/jobs/{job_id}                 its host withdraws it (signed)
     GET    /v1/keys/{key_id}                 what a key gave

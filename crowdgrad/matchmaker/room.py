@@ -10,7 +10,7 @@ the same room runs under a virtual clock.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from crowdgrad.domain.job import JobId, JobState
@@ -424,6 +424,16 @@ class Room:
             connection.close()
 
     # What is known
+
+    def in_public(self, records: Iterable[JobRecord]) -> list[JobRecord]:
+        """Those that everybody may see, and help."""
+        return [
+            record
+            for record in records
+            if record.listing.offer.visibility == "public"
+            and record.listing.open
+            and self.host_presence(record.listing.id) != "gone"
+        ]
 
     def summary(self, record: JobRecord) -> rooms.JobSummary:
         job = record.listing.id

@@ -406,6 +406,7 @@ def test_a_finished_job_stays_finished(matchmaker: Running, web: httpx.Client) -
     heard, _ = host.say(host.hello(changed(PUBLISH, id="over-1")), *states)
     assert heard[-1]["type"] == "Refused"
     assert web.get("/v1/jobs/over-1").json()["state"] == "finished"
+    assert "over-1" not in web.get("/v1/jobs").text, "it needs no help"
 
 
 def test_it_loads_neither_torch_nor_a_runtime() -> None:

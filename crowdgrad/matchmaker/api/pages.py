@@ -26,13 +26,7 @@ def routes(room: Room, desk: Desk, store: Store, *, public_url: str, rules: Rule
         "/", **describe("What this is, and who needs help.", None, html=True, refuses=(429,))
     )
     async def front() -> Response:
-        shown = [
-            record
-            for record in store.jobs()
-            if record.listing.offer.visibility == "public"
-            and record.listing.open
-            and room.host_presence(record.listing.id) != "gone"
-        ]
+        shown = room.in_public(store.jobs())
         jobs = [room.summary(record) for record in shown[:MAX_SHOWN]]
         more = len(shown) - len(jobs)
         app = webapp.built()

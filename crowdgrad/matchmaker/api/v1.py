@@ -30,12 +30,13 @@ def v1(room: Room, desk: Desk, store: Store, doorkeeper: Doorkeeper, tell: Telli
 
 def _jobs(router: APIRouter, room: Room, desk: Desk, store: Store, doorkeeper: Doorkeeper) -> None:
     @router.get(
-        "/jobs", **describe("All public jobs, the oldest first.", rooms.JobList, refuses=(429,))
+        "/jobs",
+        **describe("Public jobs that need help, the oldest first.", rooms.JobList, refuses=(429,)),
     )
     async def list_jobs() -> Response:
-        public = [r for r in store.jobs() if r.listing.offer.visibility == "public"]
-        jobs = tuple(room.summary(record) for record in public[:MAX_LISTED])
-        return answer(rooms.JobList(jobs=jobs, total=len(public)))
+        wanted = room.in_public(store.jobs())
+        jobs = tuple(room.summary(record) for record in wanted[:MAX_LISTED])
+        return answer(rooms.JobList(jobs=jobs, total=len(wanted)))
 
     @router.get(
         "/jobs/{job_or_code}",

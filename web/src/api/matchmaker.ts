@@ -73,7 +73,7 @@ export interface paths {
         };
         /**
          * List Jobs
-         * @description All public jobs, the oldest first.
+         * @description Public jobs that need help, the oldest first.
          */
         get: operations["list_jobs_v1_jobs_get"];
         put?: never;
