@@ -93,6 +93,7 @@ class JobPage:
     best: str
     """The best of what is watched, for people; `–` if there is none."""
     members: list[Helper]
+    """Who came to help: the host's own worker is none of them."""
     here: int
     took_part: int
     samples: int
@@ -106,6 +107,7 @@ class JobPage:
 
 
 def job_page(entry: Entry, status: Status, evaluations: Sequence[Scores]) -> JobPage:
+    own = next((member for member in status.members if member.position == 0), None)
     seen = [found for scores in evaluations if (found := point(scores)) is not None]
     return JobPage(
         title=entry.title,
@@ -133,9 +135,10 @@ def job_page(entry: Entry, status: Status, evaluations: Sequence[Scores]) -> Job
         members=[
             Helper(name=m.name, samples=m.samples, share=m.share, connected=m.connected)
             for m in status.members
+            if m.position != 0
         ],
-        here=status.here,
-        took_part=status.took_part,
+        here=status.here - (own is not None and own.connected),
+        took_part=status.took_part - (own is not None),
         samples=status.samples,
         samples_per_s=status.samples_per_s,
         eta_s=eta_s(status),

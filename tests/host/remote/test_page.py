@@ -29,6 +29,7 @@ ENTRY = Entry(
 def a_status() -> Status:
     async def make() -> Status:
         training = small.training()
+        training.join(0.0, small.volunteer("worker0"), own=True)
         training.join(0.0, small.volunteer("ada"), own=False)
         return take_status(training, 1.0)
 
@@ -48,6 +49,7 @@ def test_members_are_names_never_keys() -> None:
         reply = web.get("/job.json")
     told = reply.json()
     assert told["members"] == [{"name": "ada", "samples": 0, "share": 0.0, "connected": True}]
+    assert (told["here"], told["took_part"]) == (1, 1), "the host's own worker is no helper"
     assert set(told) == set(asdict(a_page()))
     assert reply.headers["content-security-policy"] == webapp.HEADERS["Content-Security-Policy"]
 
