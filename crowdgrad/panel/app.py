@@ -84,8 +84,7 @@ class Panel:
             self.hub.close()
             await self.watching.close()
             await self.tasks.end()
-            await self.askers.end()
-            await asyncio.to_thread(self.children.end)
+            await asyncio.gather(self.askers.end(), asyncio.to_thread(self.children.end))
             await asyncio.to_thread(self.uploads.end)
             self.caller.close()
 

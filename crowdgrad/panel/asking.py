@@ -4,6 +4,7 @@ used. The panel itself loads no engine."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -40,9 +41,12 @@ class Askers:
     def __init__(self) -> None:
         self._all: dict[Path, _Asker] = {}
         self._ending: set[asyncio.Task[None]] = set()
+        self._over = False
 
     async def ask(self, folder: Path, question: dict[str, Any]) -> Any:
         """Raises Failed."""
+        if self._over:
+            raise Failed(NO_ANSWER)
         found = self._all.pop(folder, None)
         if found is None:
             if sum(one.asked > 0 for one in self._all.values()) >= MOST_BUSY:
@@ -66,6 +70,10 @@ class Askers:
             task.add_done_callback(self._ending.discard)
 
     async def end(self) -> None:
+        """At once, whoever still waits for an answer."""
+        self._over = True
+        for found in self._all.values():
+            found.kill()
         await asyncio.gather(*self._ending, *(found.end() for found in self._all.values()))
         self._all.clear()
 
@@ -79,6 +87,7 @@ class _Asker:
         self._knows = 0
         """When the last checkpoint was written that it may have read."""
         self._one = asyncio.Lock()
+        self._killed = False
         self._leaving: asyncio.Task[None] | None = None
 
     async def ask(self, question: dict[str, Any]) -> Any:
@@ -99,6 +108,13 @@ class _Asker:
             raise Failed(problem_of(told["error"]))
         return told["result"]
 
+    def kill(self) -> None:
+        """Who is being asked, and whoever would be asked from now on."""
+        self._killed = True
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+
     async def end(self) -> None:
         if self._leaving is not None:
             self._leaving.cancel()
@@ -109,10 +125,13 @@ class _Asker:
         written = _written_at(self._folder)
         if written != self._knows:  # a host has gone on with the run since
             await self._end()
-        if self._process is None:
-            self._knows = written
-            self._process = await begin(["crowdgrad.panel.errands.asking", str(self._folder)])
         process = self._process
+        if process is None and not self._killed:
+            self._knows = written
+            arguments = ["crowdgrad.panel.errands.asking", str(self._folder)]
+            process = self._process = await begin(arguments)
+        if process is None or self._killed:
+            raise OSError("nobody asks it any more")
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(question)

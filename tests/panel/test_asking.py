@@ -111,3 +111,29 @@ def test_who_gets_no_answer_is_told_what_to_do(tmp_path, monkeypatch, answers):
     with pytest.raises(Failed, match="does not answer") as found:
         asyncio.run(scenario())
     assert found.value.problem.advice
+
+
+def test_at_the_end_nobody_waits_for_an_answer(tmp_path, monkeypatch):
+    """Neither who was asked, nor who would be asked next, nor who asks from now on."""
+    begun: list[asyncio.subprocess.Process] = []
+
+    async def noted(arguments: Sequence[str]) -> asyncio.subprocess.Process:
+        begun.append(await begin(arguments))
+        return begun[-1]
+
+    monkeypatch.setattr(asking, "begin", noted)
+    monkeypatch.setattr(asking, "PATIENCE_S", 3600.0)
+    never = "import time\ntime.sleep(3600)"
+    monkeypatch.setattr(sys.modules[__name__], "ANSWERS", never)
+
+    async def scenario() -> list[BaseException]:
+        askers = asking.Askers()
+        waiting = [asyncio.create_task(askers.ask(tmp_path, {})) for _ in range(2)]
+        while not begun:  # noqa: ASYNC110 (seen by a test only)
+            await asyncio.sleep(0.01)
+        await askers.end()
+        waiting.append(asyncio.create_task(askers.ask(tmp_path, {})))
+        return await asyncio.gather(*waiting, return_exceptions=True)
+
+    assert [type(answer) for answer in asyncio.run(scenario())] == [Failed] * 3
+    assert [process.returncode for process in begun] == [-9]
