@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING
 
 from crowdgrad.errors import NoNeighbours, one_line
 from crowdgrad.net.nearby import SERVICE, Nearby, Place, entries, instance, listened_on, read
+from crowdgrad.net.ports import WILDCARDS
+from crowdgrad.planner.ways import own_addresses
 
 if TYPE_CHECKING:
     from zeroconf import ServiceStateChange, Zeroconf
@@ -61,6 +63,13 @@ def places() -> tuple[Place, ...]:
 def networks() -> tuple[Place, ...]:
     """Where others are: every address but those of this machine's own inside."""
     return tuple(place for place in places() if not place.loopback)
+
+
+def called(host: str, port: int) -> str:
+    """What others on the network call who listens there; empty: nobody can, or it has a name."""
+    here = [place.address for place in networks()] if host in WILDCARDS else [host]
+    told = own_addresses(here, port)
+    return next((way for way in told if not way.startswith("[")), next(iter(told), ""))
 
 
 @contextlib.asynccontextmanager

@@ -12,8 +12,7 @@ from crowdgrad.host.remote.page import create_page
 from crowdgrad.host.telling.job_page import JobPage
 from crowdgrad.net import lan
 from crowdgrad.net.http import HttpLimits, HttpServer
-from crowdgrad.net.ports import WILDCARDS, bind, reachable
-from crowdgrad.planner.ways import own_addresses
+from crowdgrad.net.ports import bind, reachable
 
 MAX_HTTP_MESSAGE = 64 << 10
 PAGE_LIMITS = HttpLimits(connections=1000, per_address=100)
@@ -50,14 +49,5 @@ async def open_page(
         create_page(take), listening, max_message_bytes=MAX_HTTP_MESSAGE, limits=PAGE_LIMITS
     )
     await server.start()
-    return PublicPage(url=f"http://{_name(host, port)}/", place=(host, port), server=server)
-
-
-def _name(host: str, port: int) -> str:
-    """What others on the network call it."""
-    told: tuple[str, ...] = ()
-    if host in WILDCARDS:
-        told = own_addresses([place.address for place in lan.networks()], port)
-    if not told:
-        return spelled(reachable(host), port)
-    return next((way for way in told if not way.startswith("[")), told[0])  # most can type that
+    name = lan.called(host, port) or spelled(reachable(host), port)
+    return PublicPage(url=f"http://{name}/", place=(host, port), server=server)
