@@ -6,6 +6,7 @@ pictures come in one for each class; it never leads out of the set.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
 import json
@@ -13,10 +14,12 @@ import os
 import re
 import secrets
 import shutil
+import stat
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
 from crowdgrad.errors import DataMissing, UserError
 from crowdgrad.files import PART, disk_errors, private_folder
@@ -30,6 +33,8 @@ MAX_NAME, MAX_DEPTH = 200, 8
 DRAFTS = ".drafts"
 ABANDONED_S = 3600.0
 """How long nothing must have come for a draft to be nobody's."""
+PIECE_BYTES = 1 << 20
+"""What is written at once. A disk that is slow makes a thread wait, and no page."""
 TOGETHER = (".npy",)
 """Files of one set that make one data set, inputs first."""
 _SET = re.compile(r"set-[0-9a-f]{16}")
@@ -61,6 +66,7 @@ class Uploads:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._drafts = folder / DRAFTS
+        self._sweeping = asyncio.Lock()
         self._swept = False
         self._sizes: dict[str, _Size] = {}
         self._before = 0
@@ -71,7 +77,9 @@ class Uploads:
     async def take(self, name: str, into: str, body: AsyncIterator[bytes]) -> Uploaded:
         """`into`: a set there is; empty: a new one. Raises UserError, DiskFull, CannotWrite."""
         parts = sound_name(name)
-        self._sweep()
+        async with self._sweeping:
+            if not self._swept:
+                await asyncio.to_thread(self._sweep)
         known = into if into else f"set-{secrets.token_hex(8)}"
         folder = self.folder_of(known) if into else self._folder / known
         size = self._size(known, folder)
@@ -90,15 +98,18 @@ class Uploads:
     async def _write(self, file: Path, size: _Size, body: AsyncIterator[bytes]) -> tuple[int, str]:
         """The whole file or nothing; how many bytes, and which. Raises UserError, OSError."""
         draft, taken = self._drafts / f"{secrets.token_hex(8)}{PART}", 0
-        digest = hashlib.sha256()
+        digest, piled = hashlib.sha256(), bytearray()
         try:
             with draft.open("xb") as out:
                 async for piece in body:
                     taken += len(piece)
                     size.bytes += len(piece)
                     self._check(file, taken, size)
-                    digest.update(piece)
-                    out.write(piece)
+                    piled += piece
+                    if len(piled) >= PIECE_BYTES:
+                        await asyncio.to_thread(_add, out, digest, piled)
+                        piled = bytearray()
+                await asyncio.to_thread(_add, out, digest, piled)
             _place(draft, file)
         except BaseException:
             size.bytes -= taken
@@ -123,17 +134,15 @@ class Uploads:
     def _sweep(self) -> None:
         """Once: what killed panels left half written (another may be writing now), and how much
         there is. Raises DiskFull, CannotWrite."""
-        if self._swept:
-            return
         with disk_errors(self._folder):
             private_folder(self._folder)
             self._drafts.mkdir(exist_ok=True)
-        self._swept = True
         for old in self._drafts.glob(f"*{PART}"):
             with contextlib.suppress(OSError):
                 if time.time() - old.stat().st_mtime > ABANDONED_S:
                     old.unlink()
         self._before = _size_of(self._folder).bytes
+        self._swept = True
 
     def used(self, data: str) -> None:
         """A data set is used where it lies: if that is in one of the sets, the set stays."""
@@ -186,8 +195,19 @@ def is_set(name: str) -> bool:
 
 
 def _size_of(folder: Path) -> _Size:
-    sizes = [file.stat().st_size for file in folder.rglob("*") if file.is_file()]
-    return _Size(bytes=sum(sizes), files=len(sizes))
+    found = _Size(bytes=0, files=0)
+    for file in folder.rglob("*"):
+        with contextlib.suppress(FileNotFoundError):  # another panel deletes its own
+            told = file.stat()
+            if stat.S_ISREG(told.st_mode):
+                found.bytes += told.st_size
+                found.files += 1
+    return found
+
+
+def _add(out: BinaryIO, digest: hashlib._Hash, piece: bytearray) -> None:
+    digest.update(piece)
+    out.write(piece)
 
 
 def _place(draft: Path, file: Path) -> None:
