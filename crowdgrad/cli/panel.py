@@ -96,6 +96,10 @@ def _show(url: str, *, own_window: bool) -> None:
     chromium = find_chromium(sys.platform) if own_window else None
     if chromium is not None:
         quiet = subprocess.DEVNULL
-        subprocess.Popen([chromium, f"--app={url}"], stdout=quiet, stderr=quiet)
+        # It may become everybody's browser: our Ctrl-C is not meant for it.
+        subprocess.Popen(
+            [chromium, f"--app={url}"], stdin=quiet, stdout=quiet, stderr=quiet,
+            start_new_session=True,
+        )  # fmt: skip
     elif not webbrowser.open(url):
         print("No browser could be started: open this address in one.", flush=True)

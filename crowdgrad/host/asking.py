@@ -319,7 +319,8 @@ class Asking:
         target = columns[place][row] if 0 < place < len(columns) else None
         label = None
         if target is not None and names is not None and target.ndim == 0:
-            label = names[int(target)]
+            known_class = 0 <= int(target) < len(names)  # the loss passes over others, such as -100
+            label = names[int(target)] if known_class else None
         elif target is not None:
             label = cell(fields[place], target, card, target=True)
         predicted, probability = self._predicted(outputs[0][row], names)

@@ -46,9 +46,15 @@ def _explain(error: OSError, host: str, port: int, option: str) -> PortBusy | Se
             f"Somebody else listens on {host}:{port}.",
             advice=f"Choose another with {option}, or 0 for any free one.",
         )
+    if error.errno == errno.EADDRNOTAVAIL:
+        named = "--host" if option == "--port" else option
+        return SettingError(
+            f"{host} is no address of this machine.",
+            advice=f"Where it was one before, name another with {named}.",
+        )
     return SettingError(
         f"Cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}.",
-        advice="Ports below 1024 need privileges; the address must be one of this machine.",
+        advice="Ports below 1024 need privileges: choose a higher one.",
     )
 
 

@@ -143,6 +143,22 @@ def test_samples_are_test_records_as_pictures_with_their_labels(digits: Prepared
         assert 0.1 <= sample.probability <= 1
 
 
+def test_a_record_that_the_loss_passes_over_has_no_label() -> None:
+    pictures = np.random.default_rng(0).random((40, 8, 8)).astype(np.float32)
+    labels = np.arange(40, dtype=np.int64) % 10
+    unknown = np.where(labels == 3, -100, labels)
+    splits = {"train": (pictures, labels), "test": (pictures, unknown)}
+    data = from_arrays(splits, title="some unknown", classes=[f"{k}!" for k in range(10)])
+    found = World(prepare(JobPlan(task=digits_mlp(), data=data))).samples(40)
+    told = [sample for sample in found.samples if sample.label is None]
+    assert len(told) == 4
+    assert {sample.right for sample in told} == {None}
+    assert {sample.label for sample in found.samples} == {
+        None,
+        *(f"{k}!" for k in range(10) if k != 3),
+    }
+
+
 def test_a_picture_that_comes_back_is_the_record_it_was(digits: Prepared) -> None:
     world = World(digits)
     for sample in world.samples().samples:
