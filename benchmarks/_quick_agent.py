@@ -15,6 +15,7 @@ import os
 import random
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,8 @@ class NoTrainer:
         for slot in self._slots:
             _fill(slot.update.of(self._memory))
 
-    async def compute(self, ask: talk.Compute) -> talk.Computed:
+    async def compute(self, ask: talk.Compute, share: Callable[[], float]) -> talk.Computed:
+        share()
         numbers = ask.numbers
         samples = self._shop._plan(ask.unit).samples(numbers.start, len(numbers))
         slot = self._slots[ask.slot]

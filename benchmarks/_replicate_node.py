@@ -18,6 +18,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -122,8 +123,9 @@ class StandIn:
     async def start(self) -> None:
         return None
 
-    async def compute(self, ask: talk.Compute) -> talk.Computed:
+    async def compute(self, ask: talk.Compute, share: Callable[[], float]) -> talk.Computed:
         async with self._turn:
+            share()
             self._look_at(ask.unit.shard)
             began = time.monotonic()
             await asyncio.sleep(self.unit_s)

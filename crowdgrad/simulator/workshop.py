@@ -71,8 +71,12 @@ class NoTrainer:
     async def start(self) -> None:
         return None
 
-    async def compute(self, ask: talk.Compute) -> talk.Computed:
+    async def compute(
+        self, ask: talk.Compute, share: Callable[[], float] | None = None
+    ) -> talk.Computed:
         async with self._turn:
+            if share is not None:
+                share()  # it may raise; how fast the unit goes is said by `Life`
             began = asyncio.get_running_loop().time()
             batches = 1 if ask.unit.kind == "look" else len(ask.numbers)  # of one record each
             await asyncio.sleep(self._life.compute_s(batches))

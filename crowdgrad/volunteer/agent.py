@@ -6,8 +6,9 @@ computes while the other's numbers travel; with one lane it is lock-step. The ag
 engine: numbers pass through memory it shares with the trainer.
 
 How hard it works is the governor's to say, and whoever watches hears of it. While that is not at
-all the connection stays, and no unit is in hand: one that was granted meanwhile goes back, one that
-is under way is finished first.
+all the connection stays, and no unit is in hand: one that was granted meanwhile goes back, and so
+does one that waits for its turn while the other lane computes; one that is under way is finished
+first.
 
 Before the first unit this machine's owner is asked, once the program is checked and what it takes
 is known. A job whose trainer went wrong three times is refused here from then on.
@@ -74,7 +75,7 @@ from crowdgrad.volunteer.sharing import Sharing, supplied
 from crowdgrad.volunteer.talk import Trusted
 from crowdgrad.volunteer.tally import Tally
 from crowdgrad.volunteer.telling import Telling
-from crowdgrad.volunteer.workshop import Workshop
+from crowdgrad.volunteer.workshop import NotBegun, Workshop
 
 OpenShop = Callable[..., Awaitable[Workshop]]
 """As `Workshop.open`; the simulator's has no trainer."""
@@ -558,6 +559,9 @@ class Agent:
             return None
         try:
             done = await shop.compute(grant, slot, reach)
+        except NotBegun:
+            await self._rest(reach, grant)
+            return None
         except (ChildDied, ProgramError, DataError) as error:
             self._say("trouble", str(error))
             await reach.give_back(unit.id, for_the_host(error))

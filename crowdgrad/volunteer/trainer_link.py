@@ -112,14 +112,21 @@ class TrainerLink:
         async with self._turn:
             await self._start()
 
-    async def compute(self, ask: talk.Compute) -> talk.Computed:
+    async def compute(
+        self, ask: talk.Compute, share: Callable[[], float] | None = None
+    ) -> talk.Computed:
         """Raises ChildDied (the next call starts a new trainer) or what the trainer reports.
+
+        `share`: in place of `ask.share`, asked when its turn has come, which may be long after the
+        call; it may name other threads (`use`). Where it raises, the trainer is asked for nothing.
 
         A caller that is cancelled goes at once; the trainer still finishes the unit before it takes
         the next, so question and answer on the pipe never fall out of step.
         """
         await self._turn.acquire()
         try:
+            if share is not None:
+                ask = msgspec.structs.replace(ask, share=share())
             answer = await self._compute(ask)
         except asyncio.CancelledError:
             if self._until is None and self._starting is None:  # nothing is under way

@@ -48,6 +48,10 @@ Threads = Callable[[], int]
 Share = Callable[[int], float]
 
 
+class NotBegun(Exception):
+    """When a unit's turn to be computed came, this machine paused: nothing of it was computed."""
+
+
 class Workshop:
     def __init__(
         self,
@@ -63,7 +67,8 @@ class Workshop:
         note: Note = lambda text: None,
     ) -> None:
         """As of now: `threads`, how many cores the trainer may use (None: what it was started
-        with); `share`, how much of the time one that has so many may compute."""
+        with); `share`, how much of the time one that has so many may compute, 0: this machine
+        pauses."""
         self.job = job
         self.trainer = trainer
         self.spec = spec
@@ -380,7 +385,8 @@ class Workshop:
         return plan.room(self._window.room_of(shard), self.manifest.shards[shard].bytes)
 
     async def compute(self, grant: Grant, slot: int, talk_to: Reach) -> talk.Computed:
-        """A unit whose shard is here; its update lies in the slot. Raises what the trainer reports.
+        """A unit whose shard is here; its update lies in the slot. Raises what the trainer reports;
+        NotBegun.
 
         Where parameters are fetched in its middle, it goes from one fetch to the next.
         """
@@ -414,8 +420,13 @@ class Workshop:
         room = self._window.room_of(unit.shard) if self._window is not None else -1
         # An evaluation is of one version, however long it takes.
         stretch = every if unit.kind == "train" and 0 < every < unit.batches else unit.batches
-        self._use_threads()
-        share = self._share(self._setup.threads) or 1.0  # what is under way is finished, and soon
+        share = 0.0
+
+        def by_now() -> float:
+            nonlocal share
+            share = self._share_by_now(share)
+            return share
+
         done: list[talk.Computed] = []
         for first in range(0, unit.batches, stretch):
             if first > 0:
@@ -429,15 +440,27 @@ class Workshop:
                 fresh=first > 0 or grant.link == 0,
                 add=first > 0,
                 room=room,
-                share=share,
             )
             began = asyncio.get_running_loop().time()
-            answer = await self.trainer.compute(ask)
+            answer = await self.trainer.compute(ask, by_now)
             why = self._implausible(ask, answer, asyncio.get_running_loop().time() - began)
             if why is not None:
                 raise await self.trainer.reject(why)
             done.append(answer)
         return done[0] if len(done) == 1 else _together(done)
+
+    def _share_by_now(self, before: float) -> float:
+        """Of the time, for a stretch whose turn has come: another lane's unit may have taken long.
+
+        `before`: the share of the unit's last stretch, 0: this is its first. Raises NotBegun.
+        """
+        if self._share(self._setup.threads) == 0:
+            if before == 0:
+                raise NotBegun
+            return before  # what is under way is finished, as hard as it was begun
+        if before == 0:
+            self._use_threads()
+        return self._share(self._setup.threads)
 
     def _use_threads(self) -> None:
         """As many as are allowed by now, by another trainer: a runtime is told when it starts.

@@ -21,6 +21,7 @@ from crowdgrad.volunteer.agent import MAX_FAILURES, Agent
 from crowdgrad.volunteer.events import Event
 from crowdgrad.volunteer.probe import describe
 from crowdgrad.volunteer.tally import Given
+from crowdgrad.volunteer.workshop import NotBegun
 from tests.virtual_time import run_virtual
 
 JOB = JobId("digits-1")
@@ -120,6 +121,36 @@ def test_while_it_pauses_a_unit_goes_back_without_blame_and_none_is_computed() -
         assert await computing is None
         assert len(said) == 1
         assert [event.data["share"] for event in seen] == [0.0, 1.0]
+
+    run_virtual(main())
+
+
+def test_a_unit_whose_turn_came_in_a_pause_goes_back_without_blame() -> None:
+    """It is not a failure: the trouble that ends the work after some is not ours."""
+
+    async def main() -> None:
+        seen: list[Event] = []
+        said: list[GiveBack] = []
+
+        async def give_back(unit: UnitId, reason: str, *, rests: bool = False) -> None:
+            said.append(GiveBack(unit=unit, reason=reason, rests=rests))
+
+        class Waits(Shop):
+            async def compute(self, *what: object) -> talk.Computed:
+                me._governor.pause(None)
+                raise NotBegun
+
+        talking: Any = SimpleNamespace(give_back=give_back)
+        shop: Any = Waits(Broken(ComputeError("nobody may compute")))
+        me = agent(seen)
+        for pauses in range(1, MAX_FAILURES + 2):
+            computing = asyncio.create_task(me._compute(talking, shop, GRANT, 0))
+            await asyncio.sleep(10.0)
+            assert not computing.done(), "it holds"
+            assert said == pauses * [GiveBack(unit=1, reason="the volunteer pauses", rests=True)]
+            me._governor.resume()
+            assert await computing is None
+        assert {event.kind for event in seen} == {"effort"}
 
     run_virtual(main())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -55,9 +56,11 @@ from crowdgrad.volunteer import talk, trainer_link
 from crowdgrad.volunteer.agent import Agent
 from crowdgrad.volunteer.consent import Request
 from crowdgrad.volunteer.events import Event
+from crowdgrad.volunteer.governor import free
 from crowdgrad.volunteer.hosts import Refusals
 from crowdgrad.volunteer.outcome import Outcome
 from crowdgrad.volunteer.probe import describe
+from crowdgrad.volunteer.workshop import Workshop
 
 SEED, RATE = 3, 0.1
 RNG = np.random.default_rng(0)
@@ -302,12 +305,54 @@ def test_three_times_wrong_and_the_job_is_refused_here(
     assert len(again.updates) == 1
 
 
-async def _dies(link: trainer_link.TrainerLink, ask: talk.Compute) -> talk.Computed:
+async def _dies(
+    link: trainer_link.TrainerLink, ask: talk.Compute, share: Callable[[], float]
+) -> talk.Computed:
     if link.pid is None:
         await link.start()
     assert link.pid is not None
     os.kill(link.pid, signal.SIGKILL)
     return await link._compute(ask)
+
+
+def test_whoever_pauses_finishes_the_unit_under_way_and_no_other_lanes(
+    captured: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local = LocalSteps(batch_size=20, overlap=1)
+    script = Script(captured, local, [grant(n, n, count=0) for n in range(3)])
+    begins, computes = Workshop.compute, trainer_link.TrainerLink._compute
+
+    async def main() -> None:
+        governor, in_lanes, both = free(), [], asyncio.Event()
+
+        async def begin(shop: Workshop, given: Grant, *more: Any) -> talk.Computed:
+            in_lanes.append(given.unit.id)
+            if len(in_lanes) == 2:
+                both.set()
+            return await begins(shop, given, *more)
+
+        async def compute(link: trainer_link.TrainerLink, ask: talk.Compute) -> talk.Computed:
+            await both.wait()  # by then the other lane's unit waits for its turn
+            governor.pause(None)
+            return await computes(link, ask)
+
+        monkeypatch.setattr(Workshop, "compute", begin)
+        monkeypatch.setattr(trainer_link.TrainerLink, "_compute", compute)
+        network = InprocNetwork()
+        listener = await network.listen("host", 1, script)
+        working = asyncio.create_task(agent(network, governor=governor).work_for(at("host", 1)))
+        heard = (script.updates, script.given_back)
+        while sum(map(len, heard)) < 3:  # noqa: ASYNC110 - until both lanes rest
+            await asyncio.sleep(0.01)
+        assert [update.unit for update, _ in script.updates] == in_lanes[:1]
+        assert {back.unit for back in script.given_back} == {in_lanes[1], 2}
+        assert all(back.rests for back in script.given_back)
+        governor.resume()
+        assert (await working).reason == "done"
+        assert [update.unit for update, _ in script.updates] == in_lanes[:1]
+        await listener.close()
+
+    asyncio.run(asyncio.wait_for(main(), 60))
 
 
 def test_nothing_is_loaded_before_the_owner_agrees(

@@ -242,6 +242,45 @@ def test_a_caller_that_goes_in_the_middle_leaves_the_turn_to_the_next(captured: 
     with_trainer(captured.program, scenario)
 
 
+def test_how_hard_to_work_is_asked_when_the_turn_has_come(captured: Captured) -> None:
+    """And whoever may not by then leaves the turn to the next."""
+
+    async def scenario(arena: Arena, link: TrainerLink) -> None:
+        await link.start()
+        first, under_way, said = link.pid, link._compute, []
+        done: list[int] = []
+
+        async def compute(ask: talk.Compute) -> talk.Computed:
+            answer = await under_way(ask)
+            done.append(ask.unit.id)
+            said.append(ask.share)
+            return answer
+
+        def with_two_threads() -> float:
+            assert done == [1]
+            link.use(2)
+            return 0.5
+
+        def not_now() -> float:
+            assert done == [1, 2]
+            raise InterruptedError
+
+        link._compute = compute  # type: ignore[method-assign]
+        lanes = [
+            asyncio.create_task(link.compute(ask(unit(number, 1)), share))
+            for number, share in [(1, lambda: 1.0), (2, with_two_threads), (3, not_now)]
+        ]
+        lanes.append(asyncio.create_task(link.compute(ask(unit(4, 1)))))
+        await asyncio.wait(lanes)
+        assert isinstance(lanes[2].exception(), InterruptedError)
+        assert [lanes[n].result().unit for n in (0, 1, 3)] == [1, 2, 4]
+        assert (done, said) == ([1, 2, 4], [1.0, 0.5, 1.0])
+        assert link.pid != first
+        assert len(os.listdir(f"/proc/{link.pid}/task")) >= 2, "from that very unit on"
+
+    with_trainer(captured.program, scenario)
+
+
 @pytest.mark.parametrize("moment", ["starting", "changing"])
 def test_a_caller_that_goes_while_a_trainer_starts_leaves_a_sound_one(
     captured: Captured, moment: str

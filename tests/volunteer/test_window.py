@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -51,7 +51,7 @@ class Reading:
     read: list[bytes] = field(default_factory=list)
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def compute(self, ask: talk.Compute) -> talk.Computed:
+    async def compute(self, ask: talk.Compute, share: Callable[[], float]) -> talk.Computed:
         return await asyncio.shield(asyncio.create_task(self._compute(ask)))
 
     async def _compute(self, ask: talk.Compute) -> talk.Computed:

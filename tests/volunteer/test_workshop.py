@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from crowdgrad.data.shards import content_hash, encode_manifest
@@ -23,7 +26,7 @@ from crowdgrad.replication.supply import Direct
 from crowdgrad.volunteer import talk
 from crowdgrad.volunteer.arena import Arena, lay_out
 from crowdgrad.volunteer.conversation import Conversation
-from crowdgrad.volunteer.workshop import Workshop
+from crowdgrad.volunteer.workshop import NotBegun, Workshop
 from tests.host import small
 from tests.virtual_time import run_virtual
 
@@ -40,13 +43,18 @@ class Notes:
     found: list[bytes] = field(default_factory=list)
     used: list[int] = field(default_factory=list)
     """Threads, each time another trainer was to have so many."""
+    takes_s: float = 0.0
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def use(self, threads: int) -> None:
         self.used.append(threads)
 
-    async def compute(self, ask: talk.Compute) -> talk.Computed:
-        self.asked.append(ask)
-        self.found.append(bytes(self.plan.slots[ask.slot].state.of(self.arena.memory)))
+    async def compute(self, ask: talk.Compute, share: Callable[[], float]) -> talk.Computed:
+        async with self.turn:
+            ask = msgspec.structs.replace(ask, share=share())
+            self.asked.append(ask)
+            self.found.append(bytes(self.plan.slots[ask.slot].state.of(self.arena.memory)))
+            await asyncio.sleep(self.takes_s)
         count = len(ask.numbers)
         return talk.Computed(
             unit=ask.unit.id, samples=10 * count, loss=float(ask.first), metrics={}, compute_s=0.5
@@ -147,23 +155,103 @@ def test_another_trainer_has_the_threads_that_are_allowed_by_now(
     """Not sooner than after half a minute, and none where a replica would be lost with it."""
     local = LocalSteps(batch_size=10, batches_per_unit=4, fetch_every=fetch_every)
     unit = Unit(id=UnitId(9), kind="train", epoch=0, shard=0, first_batch=30, batches=4)
-    allowed, shares = [1], []
+    allowed = [1]
 
-    def share(threads: int) -> float:
-        shares.append(threads)
-        return 1.0
-
-    async def scenario() -> list[int]:
-        shop, notes = workshop(local, threads=lambda: allowed[0], share=share)
+    async def scenario() -> Notes:
+        shop, notes = workshop(local, threads=lambda: allowed[0], share=lambda threads: 1 / threads)
         for allowed[0], later_s in [(1, 40.0), (4, 1.0), (2, 1.0), (2, 40.0), (2, 40.0)]:
             await asyncio.sleep(later_s)
             await shop.compute(Grant(unit=unit, base=BASE, rate=0.25, link=0), 1, nobody)
         await shop.close()
-        return notes.used
+        return notes
 
     nobody: Any = None
-    assert run_virtual(scenario()) == used
-    assert shares == ([1, 4, 4, 2, 2] if used else [1] * 5)
+    notes = run_virtual(scenario())
+    assert notes.used == used
+    assert [ask.share for ask in notes.asked] == (
+        [1, 1 / 4, 1 / 4, 1 / 2, 1 / 2] if used else [1.0] * 5
+    )
+
+
+@dataclass
+class Owner:
+    """What a machine's owner allows by now."""
+
+    share: float = 1.0
+    threads: int = 1
+
+
+NOBODY: Any = None
+
+
+@contextlib.asynccontextmanager
+async def two_lanes() -> AsyncIterator[tuple[Owner, Notes, list[asyncio.Task[talk.Computed]]]]:
+    """The trainer takes ten seconds for a unit; half a minute after it began one lane's is under
+    way, the other's waits for its turn."""
+    owner, local = Owner(), LocalSteps(batch_size=10, batches_per_unit=4)
+    shop, notes = workshop(local, threads=lambda: owner.threads, share=lambda threads: owner.share)
+    notes.takes_s = 10.0
+    await asyncio.sleep(40.0)
+    lanes = []
+    for slot in (0, 1):
+        unit = Unit(
+            id=UnitId(slot), kind="train", epoch=0, shard=0, first_batch=4 * slot, batches=4
+        )
+        grant = Grant(unit=unit, base=BASE, rate=0.25)
+        lanes.append(asyncio.create_task(shop.compute(grant, slot, NOBODY)))
+    await asyncio.sleep(5.0)
+    assert [ask.unit.id for ask in notes.asked] == [0]
+    yield owner, notes, lanes
+    await shop.close()
+
+
+def test_a_unit_that_waits_for_its_turn_is_not_begun_where_the_machine_pauses_by_then() -> None:
+    """The one under way is finished."""
+
+    async def scenario() -> None:
+        async with two_lanes() as (owner, notes, (under_way, waits)):
+            owner.share, owner.threads = 0.0, 4
+            assert (await under_way).unit == 0
+            with pytest.raises(NotBegun):
+                await waits
+            assert [ask.unit.id for ask in notes.asked] == [0]
+            assert notes.used == [], "a pause needs no other trainer"
+
+    run_virtual(scenario())
+
+
+def test_a_unit_is_computed_as_hard_as_is_allowed_when_its_turn_comes() -> None:
+    async def scenario() -> None:
+        async with two_lanes() as (owner, notes, lanes):
+            owner.share, owner.threads = 0.5, 4
+            assert notes.used == []
+            await asyncio.gather(*lanes)
+            assert [(ask.unit.id, ask.share) for ask in notes.asked] == [(0, 1.0), (1, 0.5)]
+            assert notes.used == [4]
+
+    run_virtual(scenario())
+
+
+def test_a_unit_under_way_is_finished_though_the_machine_pauses_between_its_stretches() -> None:
+    local = LocalSteps(batch_size=10, batches_per_unit=6, fetch_every=2)
+    unit = Unit(id=UnitId(9), kind="train", epoch=0, shard=0, first_batch=30, batches=6)
+    allowed = iter([1.0, 0.5, 0.0])
+    now = Owner()
+
+    class Fetches:
+        async def fetch(self, into: memoryview) -> None:
+            now.share = next(allowed)
+
+    async def scenario() -> list[float]:
+        shop, notes = workshop(local, share=lambda threads: now.share)
+        fetches: Any = Fetches()
+        await fetches.fetch(memoryview(b""))
+        done = await shop.compute(Grant(unit=unit, base=BASE, rate=0.25), 1, fetches)
+        assert done.samples == 60
+        await shop.close()
+        return [ask.share for ask in notes.asked]
+
+    assert run_virtual(scenario()) == [1.0, 0.5, 0.5]
 
 
 def test_a_link_of_a_chain_goes_on() -> None:
