@@ -1,9 +1,9 @@
 """What this machine says of itself: whether somebody uses it, on what it runs, how busy it is.
 
-Of a screen on Linux, `xprintidle` knows where it is installed, else logind, which hears from the
-desktop; on macOS `ioreg`. Of terminals, here and over SSH, the kernel notes when somebody last
-typed. Whoever was touched last counts. Of batteries the kernel tells on Linux, on macOS `pmset`.
-Where nobody answers, as on Windows, nothing is known, and nothing is guessed.
+Of a screen on Linux, `xprintidle` knows where it is installed and X11 is all there is, else logind,
+which hears from the desktop; on macOS `ioreg`. Of terminals, here and over SSH, the kernel notes
+when somebody last typed. Whoever was touched last counts. Of batteries the kernel tells on Linux,
+on macOS `pmset`. Where nobody answers, as on Windows, nothing is known, and nothing is guessed.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Machine:
             (of_logind, ("busctl", *_LOGIND)),
             (of_ioreg, ("ioreg", *_IOREG)),
         ]
-        if "DISPLAY" in os.environ:
+        if sees_all_input(os.environ):
             asked.insert(0, (of_xprintidle, ("xprintidle",)))
         for read, words in asked:
             said = self._ask(*words)
@@ -110,6 +110,16 @@ def minute_of_day(at: float) -> int:
     """By this machine's own clock."""
     local = time.localtime(at)
     return 60 * local.tm_hour + local.tm_min
+
+
+def sees_all_input(environment: Mapping[str, str]) -> bool:
+    """Whether X11 hears of all that is typed and pointed at on this machine's own screen.
+
+    Under Wayland it hears only what goes to windows of X11 programs, and would call idle whoever
+    types elsewhere. Over `ssh -X` the display is another machine's: a name stands before its colon.
+    """
+    wayland = environment.get("WAYLAND_DISPLAY") or environment.get("XDG_SESSION_TYPE") == "wayland"
+    return environment.get("DISPLAY", "").startswith(":") and not wayland
 
 
 def of_xprintidle(answer: str, now: float) -> float | None:

@@ -45,6 +45,39 @@ def test_xprintidle(answer: str, since: float | None) -> None:
     assert of_xprintidle(answer, NOW) == since
 
 
+@pytest.mark.parametrize(
+    ("environment", "asked"),
+    [
+        ({"DISPLAY": ":0"}, True),
+        ({"DISPLAY": ":1.0", "XDG_SESSION_TYPE": "x11"}, True),
+        ({"DISPLAY": ":0", "XDG_SESSION_TYPE": "tty"}, True),  # startx
+        ({"DISPLAY": ":0", "WAYLAND_DISPLAY": ""}, True),
+        ({"DISPLAY": ":0", "WAYLAND_DISPLAY": "wayland-0"}, False),
+        ({"DISPLAY": ":0", "XDG_SESSION_TYPE": "wayland"}, False),
+        ({"DISPLAY": "localhost:10.0"}, False),  # ssh -X
+        ({"DISPLAY": "192.0.2.7:0"}, False),
+        ({"DISPLAY": ""}, False),
+        ({}, False),
+    ],
+)
+def test_xprintidle_is_believed_only_where_x11_hears_all_input(
+    environment: dict[str, str], asked: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says that nobody has typed for an hour; logind, that somebody is there."""
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "XDG_SESSION_TYPE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    said = {"xprintidle": "3600000\n", "busctl": "b false\nt 0\n"}
+    machine = Machine(
+        wall=lambda: NOW,
+        ask=lambda *words: said.get(words[0]),
+        devices=tmp_path,
+        supplies=tmp_path / "none",
+    )
+    assert machine.look().idle_s == (3600 if asked else 0)
+
+
 IOREG = """\
 +-o IOHIDSystem  <class IOHIDSystem, id 0x100000488, registered, matched, active, busy 0>
     {
