@@ -8,7 +8,8 @@ engine: numbers pass through memory it shares with the trainer.
 How hard it works is the governor's to say, and whoever watches hears of it. While that is not at
 all the connection stays, and no unit is in hand: one that was granted meanwhile goes back, and so
 does one that waits for its turn while the other lane computes; one that is under way is finished
-first.
+first. Whoever comes while that is so is asked at once, since they may be gone later; but the
+program is loaded, which computes a little, only when work may begin.
 
 Before the first unit this machine's owner is asked, once the program is checked and what it takes
 is known. A job whose trainer went wrong three times is refused here from then on.
@@ -411,7 +412,8 @@ class Agent:
         return parts_of(admit.servers, shop.spec, admit.job.local.codec, host=host)
 
     async def _set_up(self, conversation: Conversation, admit: Admit) -> Workshop:
-        """Fetch and check what the host sends, ask our owner, and only then load it."""
+        """Fetch and check what the host sends, ask our owner, and only then load it, once this
+        machine may work."""
         job, self._host_key = admit.job, conversation.host_key
         self._gatekeeper.let_pass(job)
         own = " and comparing your model with it" if self._trusted is not None else ""
@@ -431,6 +433,9 @@ class Agent:
             )
             self._say("note", shop.findings)
             await self._agree(conversation, admit, shop)
+            if self._pauses and not self._granted:  # a unit in hand must not wait with us
+                self._tell_effort(self._governor.effort)
+                await self._hold()
             await shop.begin()
         except BaseException as error:
             if isinstance(error, ChildDied):

@@ -12,22 +12,27 @@ import pytest
 
 from crowdgrad.domain.data import ChunkHash
 from crowdgrad.domain.job import JobId
+from crowdgrad.domain.manners import Limits
 from crowdgrad.domain.routes import Whereabouts, at
 from crowdgrad.domain.work import LocalSteps
 from crowdgrad.errors import CrowdgradError, NotPutThrough, TurnedAway
 from crowdgrad.net import handshake
+from crowdgrad.net.heartbeat import keep_alive
 from crowdgrad.net.identity import guest
 from crowdgrad.net.messages import Admit, Blob, Exchange, Finished, Get, Join, Leave, expect
 from crowdgrad.net.transport.base import Connection
 from crowdgrad.net.transport.inproc import InprocNetwork
 from crowdgrad.replication.store import MemoryChunks
 from crowdgrad.volunteer.agent import Agent
+from crowdgrad.volunteer.consent import Request
 from crowdgrad.volunteer.conversation import Conversation
+from crowdgrad.volunteer.events import Event
+from crowdgrad.volunteer.governor import Governor
 from crowdgrad.volunteer.probe import describe
 from crowdgrad.volunteer.tally import Tally
 from tests.host import small
 from tests.virtual_time import run_virtual
-from tests.volunteer.server_house import ADMIT, PROGRAM
+from tests.volunteer.server_house import ADMIT, PROGRAM, grant, version
 
 BLOB = ChunkHash("ab" * 32)
 BARE: Admit = msgspec.structs.replace(
@@ -37,6 +42,9 @@ BARE: Admit = msgspec.structs.replace(
 
 class Shop:
     """One lane, which never gets a unit."""
+
+    def __init__(self, happened: list[str]) -> None:
+        self.happened = happened
 
     slots = 1
     findings = "fine"
@@ -50,7 +58,7 @@ class Shop:
     trainer = SimpleNamespace(engine="nothing", broken=False)
 
     async def begin(self) -> None:
-        return None
+        self.happened.append("begun")
 
     async def close(self) -> None:
         return None
@@ -73,8 +81,11 @@ class World:
         self.not_now: list[CrowdgradError] = []
         """What whoever comes back is met with, before it reaches the host."""
         self.tally = Tally(None, lambda: 0.0)
+        self.happened: list[str] = []
+        """What came of a job here until it could be worked for."""
+        self.seen: list[Event] = []
 
-    async def agent(self) -> Agent:
+    async def agent(self, governor: Governor | None = None) -> Agent:
         await self.network.listen("h", 1, self._host)
         key = guest()
         return Agent(
@@ -82,14 +93,20 @@ class World:
             volunteer=describe(key, "ada"),
             chunks=MemoryChunks(),
             connect=self._connect,
-            watch=lambda event: None,
+            watch=self.seen.append,
             random01=lambda: 0.5,
             reconnect_s=60.0,
             clock=asyncio.get_running_loop().time,
             open_shop=self._open_shop,  # type: ignore[arg-type]
             tally=self.tally,
             received=lambda count, seconds: self.received.append((count, seconds)),
+            consent=self._consent,
+            governor=governor,
         )
+
+    async def _consent(self, request: Request) -> tuple[bool, str]:
+        self.happened.append("asked")
+        return True, "why not"
 
     async def _connect(self, where: Whereabouts) -> Connection:
         if self.joins and self.not_now:
@@ -100,9 +117,18 @@ class World:
 
     async def _open_shop(self, admit: Admit, talk: Conversation, *what: Any, **more: Any) -> Shop:
         await talk.get(BLOB, 1000)
-        return Shop()
+        return Shop(self.happened)
 
     async def _host(self, connection: Connection) -> None:
+        beating = asyncio.create_task(
+            keep_alive(connection, beat_s=BARE.heartbeat_s, silence_s=BARE.silence_s)
+        )
+        try:
+            await self._talk(connection)
+        finally:
+            beating.cancel()
+
+    async def _talk(self, connection: Connection) -> None:
         await handshake.answer(connection, "script", b"c" * 32)
         self.joins.append(expect(await handshake.hear(connection), Join))
         await connection.send(BARE)
@@ -173,6 +199,55 @@ def test_a_rest_ends_the_job_at_hand_and_no_other() -> None:
         assert len(world.joins) == 3, "it says good-bye politely also when it was told before"
 
     run_virtual(main())
+
+
+def test_whoever_comes_while_it_rests_is_asked_at_once_and_loads_nothing_yet() -> None:
+    """They are at the machine now; the connection waits with it."""
+
+    async def main() -> None:
+        world, governor = World(), Governor(Limits(hours="1-2"), minute=lambda at: 0)
+        agent = await world.agent(governor)
+        working = asyncio.create_task(agent.work_for(at("h", 1)))
+        await asyncio.sleep(20 * BARE.silence_s)
+        assert world.happened == ["asked"]
+        assert world.seen[-1].text == "Paused: your hours begin at 01:00."
+        governor.set_limits(Limits())
+        assert (await working).reason == "done"
+        assert world.happened == ["asked", "begun"]
+        assert len(world.joins) == 1
+
+    run_virtual(main())
+
+
+def test_whoever_rests_can_be_told_to_leave_before_anything_is_loaded() -> None:
+    async def main() -> None:
+        world = World()
+        agent = await world.agent()
+        agent._governor.pause(None)
+        asyncio.get_running_loop().call_later(20.0, agent.leave)
+        assert (await agent.work_for(at("h", 1))).left
+        assert (world.happened, len(world.farewells)) == (["asked"], 1)
+
+    run_virtual(main())
+
+
+def test_units_in_hand_do_not_wait_in_a_larger_workshop_until_a_rest_is_over() -> None:
+    """It is begun, so that their lanes give them back."""
+
+    async def main() -> None:
+        world = World()
+        agent = await world.agent()
+        agent._governor.pause(None)
+        agent._granted[0] = grant(1, version(0))
+        talk: Any = SimpleNamespace(host_key="", host_name="", get=_nothing)
+        await agent._set_up(talk, BARE)
+        assert world.happened == ["asked", "begun"]
+
+    run_virtual(main())
+
+
+async def _nothing(*what: object) -> None:
+    return None
 
 
 @pytest.mark.parametrize(
