@@ -202,10 +202,16 @@ def test_of_a_thousand_volunteers_only_those_in_sight_are_in_the_page(
     status = world.caller.ask("GET", f"/api/runs/{world.running}/status")
     [first, *_] = status["members"]
     many = [{**first, "position": n, "id": f"{n:016x}", "name": f"v{n}"} for n in range(MEMBERS)]
+    sockets: list[WebSocketRoute] = []
+
+    def tells() -> None:
+        told = {"event": "status", "data": {**status, "members": many}}
+        sockets[-1].send(json.dumps(told))
 
     def stream(socket: WebSocketRoute) -> None:
-        for event, data in (("hello", {"version": ""}), ("status", {**status, "members": many})):
-            socket.send(json.dumps({"event": event, "data": data}))
+        sockets.append(socket)
+        socket.send(json.dumps({"event": "hello", "data": {"version": ""}}))
+        tells()
 
     with visitor(browser, world.panel.url) as guest:
         guest.page.route_web_socket(re.compile("/api/events"), stream)
@@ -214,6 +220,12 @@ def test_of_a_thousand_volunteers_only_those_in_sight_are_in_the_page(
         rows = table.get_by_role("row")
         expect(rows.first).to_be_visible()
         assert rows.count() < 40
+        best = guest.page.get_by_role("button", name=re.compile(r"^v3\b"))
+        best.focus()
+        many[3] = {**many[3], "share": 2.0}  # now it stands first
+        tells()
+        expect(rows.filter(has=best)).to_have_attribute("aria-rowindex", "2")
+        expect(best).to_be_focused()
         expect(table.get_by_role("table")).to_have_attribute("aria-rowcount", f"{MEMBERS + 1}")
         table.evaluate("(box) => box.scrollTo(0, box.scrollHeight)")
         expect(table.get_by_text(f"v{MEMBERS - 1}", exact=True)).to_be_visible()

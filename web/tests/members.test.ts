@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { inSight, nextOrder, sorted } from "../src/lib/members.ts";
+import { inSight, nextOrder, placed, sorted } from "../src/lib/members.ts";
 import type { Member } from "../src/lib/types.ts";
 
 const member = (position: number, told: Partial<Member> = {}): Member =>
@@ -21,6 +21,15 @@ test("numbers sort both ways, equals by position, and the list given is left alo
 test("who is here comes before who has gone", () => {
   const found = sorted([member(1, { connected: false }), member(2)], { by: "state", down: false });
   assert.deepEqual(found.map((one) => one.position), [2, 1]);
+});
+
+test("rows that change places keep theirs in the document", () => {
+  const told = (...shares: number[]): Member[] => shares.map((share, position) => member(position, { share }));
+  const rows = (members: Member[], first = 0, end = 3): number[][] =>
+    placed(sorted(members, { by: "share", down: true }), { first, end }).map((row) => [row.member.position, row.index]);
+  assert.deepEqual(rows(told(1, 2, 3)), [[0, 2], [1, 1], [2, 0]]);
+  assert.deepEqual(rows(told(5, 2, 3)), [[0, 0], [1, 2], [2, 1]]);
+  assert.deepEqual(rows(told(5, 2, 3, 4), 1), [[2, 2], [3, 1]]);
 });
 
 test("the same column again turns the order round", () => {

@@ -41,3 +41,15 @@ export function inSight(scrolled: number, height: number, rowHeight: number, cou
   const end = Math.min(count, Math.ceil((scrolled + height) / rowHeight) + more);
   return { first: Math.min(first, Math.max(0, end)), end };
 }
+
+export interface Row {
+  member: Member;
+  /** Which row of the whole table it is. */
+  index: number;
+}
+
+/** The rows in sight, in the document's order: by position, however they are sorted. A row that moves in it loses the keys. */
+export function placed(rows: readonly Member[], { first, end }: Sight): Row[] {
+  const shown = rows.slice(first, end).map((member, n) => ({ member, index: first + n }));
+  return shown.sort((a, b) => a.member.position - b.member.position);
+}
