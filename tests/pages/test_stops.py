@@ -134,10 +134,13 @@ def test_while_it_lends(owner: Visitor, running: Running) -> None:
     owner.go("Lend")
     owner.press("start-lending")
     owner.waits_for("work-state")
+    expect(owner.page.get_by_role("heading", name="Now", exact=True)).to_be_focused()
     until(running.at_work, "a volunteer is there")
     owner.press("stop")
+    expect(owner.see("start-lending")).to_be_focused()
     expect(owner.see("start-lending")).to_be_enabled(timeout=60_000)
     expect(owner.see("start-lending")).to_have_text("Start lending")
+    expect(owner.see("start-lending")).to_be_focused()
     until(lambda: not running.at_work(), "no volunteer is left")
 
 
