@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
-from playwright.sync_api import Browser, WebSocketRoute, expect
+from playwright.sync_api import Browser, Route, WebSocketRoute, expect
 
 from tests.chromium import needs_chromium
 from tests.pages.panels import MLP, Running, panel, until, volunteer
@@ -174,6 +174,30 @@ def test_a_host_that_cannot_write_says_so(browser: Browser, world: World) -> Non
         guest.is_told("the disk is full")
         expect(guest.page).to_have_title("Handwritten digits – crowdgrad")
         expect(guest.see("curves")).not_to_contain_text("begins with the first update")
+
+
+def test_a_run_names_its_folder_once_it_is_listed(browser: Browser, world: World) -> None:
+    seen = world.caller.ask("GET", "/api/runs")
+    listed = [{**one, "folder": f"runs/{one['id']}"} for one in seen]
+    held: list[Route] = []
+    with visitor(browser, world.panel.url, phone=True) as guest:
+        guest.page.route("**/api/runs", lambda route: held.append(route))
+        guest.page.goto(f"{world.panel.base}/#/run/{world.running}")
+        result = guest.waits_for("result", "Best validation accuracy")
+        words = [guest.see("result-folder"), guest.see("result-predict")]
+        for one in words:
+            expect(one).to_be_hidden()
+        before = result.bounding_box()
+        guest.page.route("**/api/runs", lambda route: route.fulfill(json=listed))
+        for route in held:
+            route.fulfill(json=listed)
+        for one in words:
+            expect(one).to_be_visible()
+            expect(one).to_contain_text(f"runs/{world.running}")
+        after = result.bounding_box()
+        assert before is not None
+        assert after is not None
+        assert before["height"] == after["height"], "nothing moves"
 
 
 def test_a_model_that_does_not_answer_may_be_asked_again(browser: Browser, world: World) -> None:
