@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { busiest, drawn, links, pace, Recent, ring, ringSizes, spread, trained } from "../src/lib/ring.ts";
+import { busiest, drawn, links, pace, Recent, ring, ringSizes, spread, trained, type Link } from "../src/lib/ring.ts";
 import type { Member, Swarm } from "../src/lib/types.ts";
 
 const member = (position: number, sent: number, received: number, connected = true): Member =>
-  ({ position, connected, samples: position, bytes_sent: sent, bytes_received: received }) as Member;
+  ({ position, name: `m${position}`, id: `id${position}`, connected, samples: position, bytes_sent: sent, bytes_received: received }) as Member;
 
 test("everybody has a place on the picture, and nobody stands in another's", () => {
   for (const count of [0, 1, 7, 40, 100]) {
@@ -22,9 +22,19 @@ test("rings grow outwards", () => {
   assert.deepEqual(ringSizes(0), []);
 });
 
-test("the busiest who are here are drawn, in roster order", () => {
+test("who has given most of those here is drawn, in roster order", () => {
+  const all = [member(0, 0, 0), member(1, 0, 0), member(2, 0, 0, false), { ...member(3, 0, 0), name: "" }, member(4, 0, 0)];
+  assert.deepEqual(drawn(all, null, [], 2), [{ position: 3, name: "id3" }, { position: 4, name: "m4" }]);
+});
+
+test("the ends of the busiest links are drawn before others, also those of whom only the swarm tells", () => {
   const all = [member(1, 0, 0), member(2, 0, 0, false), member(3, 0, 0), member(4, 0, 0)];
-  assert.deepEqual(drawn(all, 2).map((one) => one.position), [3, 4]);
+  const passing = [[1, true], [2, true], [7, false], [8, true], [9, true]].map(([position, here]) => ({ position, name: `s${position}`, here }));
+  const link = (from: number, to: number, bytes_per_s: number): Link => ({ from, to, kind: "data", bytes_per_s });
+  const found = (links: Link[], most: number): string[] => drawn(all, { members: passing } as Swarm, links, most).map((one) => one.name);
+  assert.deepEqual(found([link(9, 1, 5), link(0, 8, 50)], 2), ["s8", "s9"]);
+  assert.deepEqual(found([link(9, 1, 5), link(0, 8, 50)], 4), ["m1", "m4", "s8", "s9"]);
+  assert.deepEqual(found([link(2, 7, 9)], 9), ["m1", "m3", "m4", "s8", "s9"]); // who has gone is not
 });
 
 test("rates are what came between two counts", () => {

@@ -34,11 +34,29 @@ export function ringSizes(count: number): number[] {
   return sizes;
 }
 
-/** Who is drawn (worker 0 is in the host): who is here, the busiest first; the others are only counted. */
-export function drawn(members: readonly Member[], most: number = MOST_SHOWN): Member[] {
-  const here = members.filter((member) => member.connected && member.position !== 0);
-  const chosen = [...here].sort((a, b) => b.samples - a.samples).slice(0, most);
-  return chosen.sort((a, b) => a.position - b.position);
+export interface Drawn {
+  position: number;
+  name: string;
+}
+
+/**
+ * Who is drawn (worker 0 is in the host): of those here the ends of the busiest links first, as a link without an end
+ * is not seen; then who has given most. The others are only counted. Of many the host names some by what they learn and
+ * some by what they pass on: not the same ones.
+ */
+export function drawn(members: readonly Member[], swarm: Swarm | null, found: readonly Link[], most: number = MOST_SHOWN): Drawn[] {
+  const here = new Map<number, Drawn & { samples: number }>();
+  for (const { position, name, here: is } of swarm?.members ?? []) if (is) here.set(position, { position, name, samples: 0 });
+  for (const { position, name, id, connected, samples } of members) {
+    if (connected) here.set(position, { position, name: name || id, samples });
+    else here.delete(position);
+  }
+  here.delete(0);
+  const ends = new Set(busiest(found).flatMap(({ from, to }) => [from, to]));
+  const rank = new Map([...ends].map((position, n) => [position, n]));
+  const order = (position: number): number => rank.get(position) ?? ends.size;
+  const chosen = [...here.values()].sort((a, b) => order(a.position) - order(b.position) || b.samples - a.samples).slice(0, most);
+  return chosen.map(({ position, name }) => ({ position, name })).sort((a, b) => a.position - b.position);
 }
 
 export interface Link {
