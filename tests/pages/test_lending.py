@@ -145,6 +145,7 @@ def sets_limits(lender: Visitor) -> None:
     expect(lender.page.get_by_text("35 % of the time, 1 thread")).to_be_visible()
     lender.see("only-when-idle").check()
     lender.waits_for("work-reason", "nobody uses this machine")
+    rests_all_the_same(lender)
     lender.see("only-when-idle").uncheck()
     later = datetime.now().astimezone() + timedelta(hours=3)  # no hour at which this test runs
     lender.see("certain-hours").check()
@@ -157,6 +158,16 @@ def sets_limits(lender: Visitor) -> None:
     expect(lender.see("certain-hours")).to_be_checked(timeout=PATIENCE_MS)
     lender.see("certain-hours").uncheck()
     is_helping(lender)
+
+
+def rests_all_the_same(lender: Visitor) -> None:
+    """Resumed by its owner, held back by its limits: that is no trouble."""
+    lender.press("pause")
+    lender.waits_for("work-reason", "Paused by you")
+    lender.press("resume")
+    expect(lender.see("pause")).to_be_enabled()
+    lender.waits_for("work-reason", "nobody uses this machine")
+    expect(lender.page.get_by_role("alert")).to_have_count(0)
 
 
 def wants_another_job(lender: Visitor) -> None:
