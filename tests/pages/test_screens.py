@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import pytest
 from playwright.sync_api import Browser, Route, WebSocketRoute, expect
 
+from crowdgrad.panel.runs import MOST_SHOWN
 from tests.chromium import needs_chromium
 from tests.pages.panels import MLP, Running, panel, until, volunteer
 from tests.pages.people import ONE, PATIENCE_MS, Visitor, visitor
@@ -148,6 +149,26 @@ def test_runs(browser: Browser, world: World) -> None:
         expect(title).to_have_count(2)
 
     assert look_at(browser, world.panel.url, "runs", go) == []
+
+
+def test_of_more_runs_than_are_listed_none_is_said_not_to_be_there(
+    browser: Browser, world: World
+) -> None:
+    [one, *_] = world.caller.ask("GET", "/api/runs")
+    listed = [{**one, "id": f"run-{n}"} for n in range(MOST_SHOWN)]
+    with visitor(browser, world.panel.url) as guest:
+        guest.page.route("**/api/runs", lambda route: route.fulfill(json=listed))
+        guest.go("Runs")
+        expect(guest.page.get_by_text(f"The newest {MOST_SHOWN} runs are listed")).to_be_visible()
+        guest.page.goto(f"{world.panel.base}/#/run/older")
+        missing = guest.page.get_by_text(f"“older” is not among the newest {MOST_SHOWN} runs")
+        expect(missing).to_be_visible()
+        del listed[0]  # now that is all there is
+        guest.go("Runs")
+        expect(guest.page.get_by_role("listitem")).to_have_count(MOST_SHOWN - 1)
+        expect(guest.page.get_by_text("runs are listed")).to_have_count(0)
+        guest.page.goto(f"{world.panel.base}/#/run/older")
+        expect(guest.page.get_by_text("There is no run “older”")).to_be_visible()
 
 
 def test_lend(browser: Browser, world: World) -> None:

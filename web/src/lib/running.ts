@@ -6,6 +6,9 @@ export type State =
   | "finished" | "stopped" | "failed" | "crashed" | "unknown";
 export type Wish = "pause" | "resume" | "finish" | "stop" | "restart";
 
+/** The panel lists the newest so many, and says nothing of older ones: MOST_SHOWN in crowdgrad/panel/runs.py. */
+export const MOST_LISTED = 200;
+
 const STATES: readonly string[] = [
   "starting", "waiting", "running", "paused", "finishing", "ending", "finished", "stopped", "failed", "crashed",
 ];

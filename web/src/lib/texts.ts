@@ -218,12 +218,14 @@ export const t = {
     again: "Look again",
     untitled: "Without a title",
     disk: "on the disk",
+    cut: (most: number) => `The newest ${most} runs are listed; older ones may be left out. \`crowdgrad runs\` lists all at a terminal.`,
   },
   run: {
     back: "All runs",
     opening: "Opening the run…",
     starting: "Its host is starting.",
     missing: (id: string) => `There is no run “${id}” on this machine.`,
+    unlisted: (id: string, most: number) => `“${id}” is not among the newest ${most} runs on this machine. \`crowdgrad runs\` lists all at a terminal.`,
     untitled: "Run",
     greyed: "These are the last values: crowdgrad does not answer now.",
     states: {
