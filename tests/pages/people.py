@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, expect
 
@@ -16,6 +16,7 @@ AXE = Path(__file__).parents[2] / "web/node_modules/axe-core/axe.min.js"
 DESKTOP = {"width": 1280, "height": 900}
 PHONE = {"width": 360, "height": 740}
 Stroke = Sequence[tuple[float, float]]
+Button = Literal["left", "right"]
 ROUND = [n * math.pi / 12 for n in range(25)]
 ZERO: list[Stroke] = [[(0.5 + 0.22 * math.sin(at), 0.5 - 0.33 * math.cos(at)) for at in ROUND]]
 ONE: list[Stroke] = [[(0.5, 0.15), (0.5, 0.85)]]
@@ -91,7 +92,7 @@ class Visitor:
         self.press("stop")
         self.press("stop-sure")
 
-    def draw(self, strokes: Sequence[Stroke]) -> None:
+    def draw(self, strokes: Sequence[Stroke], button: Button = "left") -> None:
         self.press("draw-clear")
         pad = self.see("draw")
         pad.scroll_into_view_if_needed()
@@ -104,10 +105,10 @@ class Visitor:
         mouse = self.page.mouse
         for first, *others in strokes:
             mouse.move(*at(first))
-            mouse.down()
+            mouse.down(button=button)
             for point in others:
                 mouse.move(*at(point), steps=3)
-            mouse.up()
+            mouse.up(button=button)
 
     def reads(self, digit: str) -> None:
         expect(self.see("draw-answer")).to_have_attribute("data-label", digit, timeout=PATIENCE_MS)

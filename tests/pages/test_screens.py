@@ -32,6 +32,7 @@ DRAFT = {
     "recipe": {"name": "crowd", "lr": 0.1, "batch_size": 32, "batches_per_unit": 20},
 }
 
+INKED = "(pad) => pad.getContext('2d').getImageData(0, 0, 280, 280).data.some((ink) => ink > 0)"
 SLOWLY = {"share": 0.1, "threads": 1}
 LIMITS = {"in_use": SLOWLY, "idle": SLOWLY}
 
@@ -239,6 +240,8 @@ def test_a_model_that_does_not_answer_may_be_asked_again(browser: Browser, world
         guest.is_told("does not answer on this machine")
         guest.press("draw-clear")
         expect(guest.page.get_by_role("alert")).to_have_count(0)
+        guest.draw(ONE, "right")
+        assert not guest.see("draw").evaluate(INKED), "only the left button draws"
 
 
 def test_of_a_thousand_volunteers_only_those_in_sight_are_in_the_page(
