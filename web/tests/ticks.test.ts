@@ -17,6 +17,8 @@ test("steps rise, and marks a step apart read differently wherever they stand", 
   }
 });
 
-test("longer words have more room", () => {
-  assert.ok(markRoom(60) < markRoom(7200) && markRoom(7200) < markRoom(200_000));
+test("marks have room for as many words as they may take", () => {
+  assert.deepEqual([markRoom(0, 50, 500), markRoom(0, 1300, 500), markRoom(0, 8000, 500), markRoom(0, 300_000, 500)], [70, 70, 95, 95]);
+  assert.equal(markRoom(299_900, 300_000, 500), 145); // 3 days 11 h 19 min 50 s
+  assert.equal(markRoom(0, 50_000_000, 500), 70);
 });

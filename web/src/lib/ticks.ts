@@ -11,8 +11,14 @@ export const TIME_STEPS: number[] = [
   ...[1, 2, 5, 10, 20, 50, 100].map((days) => days * DAY),
 ];
 
-/** The room a mark's words may take, in pixels, where the axis ends at `to`. */
-export const markRoom = (to: number): number => (to < HOUR ? 80 : to < DAY ? 110 : 150);
+const UNITS = [1, MINUTE, HOUR, DAY];
+const [ONE_WORD, EACH_FURTHER] = [70, 25];
+
+/** The pixels a mark takes on an axis that is so long: from the largest unit of its end to the smallest of its steps. */
+export function markRoom(from: number, to: number, long: number): number {
+  const [largest, smallest] = [to, (ONE_WORD * (to - from)) / long].map((time) => Math.max(0, UNITS.findLastIndex((unit) => unit <= time)));
+  return ONE_WORD + EACH_FURTHER * ((largest ?? 0) - (smallest ?? 0));
+}
 
 /** Unlike `duration`, which says no more than people want to know of one time alone. */
 export function spellMark(seconds: number): string {
