@@ -222,6 +222,24 @@ def test_a_run_names_its_folder_once_it_is_listed(browser: Browser, world: World
         assert before["height"] == after["height"], "nothing moves"
 
 
+def test_what_comes_after_its_page_was_left_is_not_looked_at(
+    browser: Browser, world: World
+) -> None:
+    held: list[Route] = []
+    with visitor(browser, world.panel.url) as guest:
+        guest.page.route("**/history", lambda route: held.append(route))
+        guest.page.goto(f"{world.panel.base}/#/run/{world.finished}")
+        guest.expects_state("finished")
+        guest.go("Runs")
+        expect(guest.page.get_by_role("listitem").first).to_be_visible(timeout=PATIENCE_MS)
+        assert held
+        for route in held:
+            with guest.page.expect_response("**/history"):
+                route.continue_()
+        guest.page.evaluate("() => new Promise((done) => setTimeout(done, 200))")
+        assert guest.complaints == []
+
+
 def test_a_model_that_does_not_answer_may_be_asked_again(browser: Browser, world: World) -> None:
     with visitor(browser, world.panel.url) as guest:
         guest.page.route("**/samples?*", lambda route: route.abort())

@@ -30,6 +30,8 @@ export class Watching {
   #everybody = $state.raw<HostStatus | null>(null);
   #spread = $state.raw<Swarm | null>(null);
   #earlier = $state.raw<LogLine[]>([]);
+  /** Whether another page is shown now: nothing here is worked out any more. */
+  #left = false;
 
   readonly seen = $derived.by(() => this.runs?.find((run) => run.id === this.id) ?? null);
   readonly child = $derived.by(
@@ -65,6 +67,9 @@ export class Watching {
   /** While the component that makes it is shown. */
   constructor(id: string) {
     this.id = id;
+    $effect(() => () => {
+      this.#left = true;
+    });
     $effect(() => every(RUNS_S, this.look));
     const told = $derived(`${this.child?.state} ${this.status?.phase}`);
     $effect(() => {
@@ -99,7 +104,9 @@ export class Watching {
   /** Whether it was told; what a host cannot say now stays as it was. */
   async #ask<T>(path: string, take: (told: T) => void): Promise<boolean> {
     try {
-      take(await get<T>(`/api/runs/${encodeURIComponent(this.id)}/${path}`));
+      const found = await get<T>(`/api/runs/${encodeURIComponent(this.id)}/${path}`);
+      if (this.#left) return false;
+      take(found);
       return true;
     } catch {
       return false; // it has ended, or does not know
