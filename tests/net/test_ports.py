@@ -22,3 +22,10 @@ def test_a_busy_port_is_said_to_be_busy() -> None:
 def test_an_address_that_cannot_be_had(host: str, port: int) -> None:
     with pytest.raises(SettingError):
         bind(host, port)
+
+
+def test_an_address_that_went_away_is_said_with_the_option_that_named_it() -> None:
+    for option, named in (("--port", "--host"), ("--page", "--page")):
+        with pytest.raises(SettingError, match="is no address of this machine") as gone:
+            bind("192.0.2.1", 0, option)
+        assert named in gone.value.advice

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import shutil
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -187,5 +188,31 @@ def test_what_was_only_prepared_goes_with_the_panel(tmp_path):
         taking.used("digits")
         taking.end()
         assert everything(tmp_path) == sorted([f"{earlier}/a.csv", f"{used}/b.npz"])
+
+    asyncio.run(scenario())
+
+
+def test_a_slow_disk_holds_up_nobody_else(tmp_path, monkeypatch):
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slowly(done):
+        def act(*given):
+            begun.set()
+            assert go_on.wait(30), "all else was held up"
+            return done(*given)
+
+        return act
+
+    async def scenario() -> None:
+        for name in ("_add", "_size_of"):
+            begun.clear()
+            go_on.clear()
+            with monkeypatch.context() as patch:
+                patch.setattr(uploads, name, slowly(getattr(uploads, name)))
+                taking = asyncio.create_task(Uploads(tmp_path).take("a.csv", "", pieces(b"1,2")))
+                while not begun.is_set():  # noqa: ASYNC110 (set by another thread)
+                    await asyncio.sleep(0.01)
+                go_on.set()
+                assert (await taking).bytes == 3
 
     asyncio.run(scenario())
